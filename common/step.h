@@ -1,0 +1,76 @@
+// The whole contract between the scheduler and its workers: what one step computes (StepPlan) and
+// what came out (StepResult). Plans are differences: a worker keeps a mirror of the block tables of
+// the sequences it has seen and applies each plan to it.
+//
+// Inside a plan the order is: drops, block copies, compute (step.4).
+#ifndef OCTAVO_COMMON_STEP_H_
+#define OCTAVO_COMMON_STEP_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/sampling_params.h"
+
+namespace octavo {
+
+struct BlockCopy {
+  BlockId source = kPaddingBlock;
+  BlockId target = kPaddingBlock;
+  friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
+};
+
+// Sent with a sequence's first slice, and again with the first slice after a preemption.
+struct SequenceStart {
+  SamplingParams sampling;
+  uint32_t choice_index = 0;
+  friend bool operator==(const SequenceStart&, const SequenceStart&) = default;
+};
+
+// One sequence's share of a step: positions [context_length, context_length + num_tokens).
+struct SeqSlice {
+  SequenceId sequence = 0;
+  std::optional<SequenceStart> start;  // present: the mirror begins this table anew
+  int32_t context_length = 0;          // tokens whose K and V the blocks already hold
+  int32_t num_tokens = 0;              // >= 1
+  std::vector<TokenId> tokens;         // num_tokens of them; empty when feed_sampled
+  bool feed_sampled = false;           // num_tokens == 1: feed what this sequence sampled last
+  std::vector<BlockId> new_blocks;     // appended to the table before computing
+  bool sample = false;                 // sample the token after the slice's last position (step.3)
+  friend bool operator==(const SeqSlice&, const SeqSlice&) = default;
+};
+
+struct StepPlan {
+  Epoch epoch = 0;
+  StepId step = 0;
+  std::vector<SequenceId> dropped;  // tables the mirror forgets first: ended or preempted
+  std::vector<BlockCopy> copies;    // a parallel set: no block is both source and target
+  std::vector<SeqSlice> slices;     // at most one per sequence
+  friend bool operator==(const StepPlan&, const StepPlan&) = default;
+};
+
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0;  // natural log, of the unfiltered distribution at temperature 1
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+struct SampledToken {
+  SequenceId sequence = 0;
+  TokenId token = 0;
+  float logprob = 0;              // meaningful when num_logprobs >= 0
+  std::vector<TokenLogprob> top;  // num_logprobs of them, most likely first, lower id on ties
+  friend bool operator==(const SampledToken&, const SampledToken&) = default;
+};
+
+struct StepResult {
+  Epoch epoch = 0;
+  StepId step = 0;
+  std::vector<SampledToken> samples;  // of the slices with `sample`, in plan order
+  double compute_seconds = 0;         // wall time on the worker, for metrics and policies (det.3)
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_COMMON_STEP_H_

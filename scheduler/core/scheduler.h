@@ -1,0 +1,89 @@
+// Decides what every step computes: continuous batching over a paged KV cache.
+#ifndef OCTAVO_SCHEDULER_CORE_SCHEDULER_H_
+#define OCTAVO_SCHEDULER_CORE_SCHEDULER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/step.h"
+#include "scheduler/core/request.h"
+#include "scheduler/core/scheduler_config.h"
+
+namespace octavo {
+
+// Why a running request lost its blocks; counted by reason and logged by the caller.
+struct PreemptionEvent {
+  RequestId request = 0;
+  int32_t blocks = 0;       // freed
+  int32_t tokens_lost = 0;  // computed tokens that must be computed again
+  bool by_reset = false;    // workers were reset; otherwise the pool ran dry
+};
+
+// Counters since construction and levels now. Cheap to copy; read at step boundaries.
+struct SchedulerStats {
+  int64_t num_blocks = 0;
+  int64_t free_blocks = 0;    // lendable now and holding nothing worth keeping
+  int64_t cached_blocks = 0;  // lendable now, content still indexed
+  int64_t active_blocks = 0;  // referenced by a table
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t waiting_tokens = 0;
+  int64_t steps_in_flight = 0;
+  uint64_t steps = 0;
+  uint64_t preemptions_pool = 0;
+  uint64_t preemptions_reset = 0;
+  uint64_t preempted_tokens = 0;
+  uint64_t prompt_tokens = 0;     // computed in prefill, recomputation included
+  uint64_t generated_tokens = 0;  // reported
+  uint64_t finished_stop = 0;
+  uint64_t finished_length = 0;
+  uint64_t finished_abort = 0;
+  double mean_length = 0;  // prompt plus generated, of ended requests; 0 before the first
+};
+
+// Single-threaded. Deterministic: the same configuration and call sequence give the same plans
+// (det.1). Time enters only through arguments.
+class Scheduler {
+ public:
+  // REQUIRES: Validate(config) is OK.
+  explicit Scheduler(const SchedulerConfig& config);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // INVALID_ARGUMENT when the request can never run; RESOURCE_EXHAUSTED when the queue is full;
+  // ALREADY_EXISTS for an id in use. Messages carry the value and the limit.
+  absl::Status Add(Request request);
+  // Ends the request now; its blocks return when no uncommitted step names them (life.1). Reports
+  // one event with kAbort through TakeAbortEvents. Unknown ids are fine: it may just have ended.
+  void Abort(RequestId id);
+  // The next step, or nullopt when nothing can run now. May be called with one step uncommitted.
+  std::optional<StepPlan> Schedule(absl::Time now);
+  // REQUIRES: `result` answers the oldest uncommitted step of the current epoch.
+  std::vector<TokenEvent> Commit(const StepResult& result);
+  // Epoch + 1; uncommitted steps are forgotten and everything running goes back to recompute.
+  void ResetWorkers();
+
+  Epoch epoch() const;
+  bool idle() const;  // nothing waits, runs or is in flight
+  SchedulerStats stats() const;
+  // Facts since the last call, oldest first; the caller logs and counts them.
+  std::vector<PreemptionEvent> TakePreemptions();
+  std::vector<TokenEvent> TakeAbortEvents();
+
+  // Ends the process with a message when an invariant of docs/contract.md is broken.
+  void CheckInvariants() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_SCHEDULER_CORE_SCHEDULER_H_

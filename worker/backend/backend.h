@@ -1,0 +1,69 @@
+// The device port: what a decoder needs of a device, and nothing of any vendor.
+#ifndef OCTAVO_WORKER_BACKEND_BACKEND_H_
+#define OCTAVO_WORKER_BACKEND_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/backend/buffer.h"
+#include "worker/backend/op_params.h"
+
+namespace octavo {
+
+// Weights in the layout a backend wants; made once at load.
+class LinearWeight {
+ public:
+  virtual ~LinearWeight() = default;
+  virtual int64_t in_features() const = 0;
+  virtual int64_t out_features() const = 0;  // stacked rows
+  virtual int64_t bytes() const = 0;         // read by one pass over the layer
+};
+
+class EmbeddingWeight {
+ public:
+  virtual ~EmbeddingWeight() = default;
+  virtual int64_t rows() const = 0;
+  virtual int64_t cols() const = 0;
+};
+
+struct DeviceMemory {
+  int64_t total_bytes = 0;
+  int64_t free_bytes = 0;
+};
+
+// Owned and called by one thread. Ops are ordered; they may complete later, until Synchronize.
+// Every op checks its limits and answers INVALID_ARGUMENT or UNIMPLEMENTED with value and limit.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string device_name() const = 0;   // "cpu"
+  virtual std::string numeric_path() const = 0;  // "cpu/avx512/float32" (det.2)
+  virtual absl::StatusOr<DeviceMemory> Memory() const = 0;
+
+  // Zeroed lazily by the operating system where possible; RESOURCE_EXHAUSTED with both sizes.
+  virtual absl::StatusOr<Buffer> Allocate(size_t bytes) = 0;
+  virtual absl::Status CopyToDevice(void* device, const void* host, size_t bytes) = 0;
+  virtual absl::Status CopyToHost(void* host, const void* device, size_t bytes) = 0;
+
+  // The sources must outlive the weights: a backend may read them in place.
+  virtual absl::StatusOr<std::unique_ptr<LinearWeight>> PackLinear(const LinearSource& source) = 0;
+  virtual absl::StatusOr<std::unique_ptr<EmbeddingWeight>> PackEmbedding(
+      const WeightView& source) = 0;
+
+  virtual absl::Status Embed(const EmbedParams& params) = 0;
+  virtual absl::Status Linear(const LinearParams& params) = 0;
+  virtual absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params) = 0;
+  virtual absl::Status PagedAttention(const PagedAttentionParams& params) = 0;
+  virtual absl::Status CopyBlocks(const CopyBlocksParams& params) = 0;
+  virtual absl::Status Sample(const SampleParams& params) = 0;
+  virtual absl::Status Synchronize() = 0;
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_BACKEND_BACKEND_H_
