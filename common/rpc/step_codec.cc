@@ -1,0 +1,315 @@
+#include "common/rpc/step_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace octavo {
+namespace {
+
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+// In [low, high], or an error "what is value; ...".
+absl::StatusOr<int32_t> InRange(absl::string_view what, uint64_t value, int64_t low, int64_t high) {
+  high = std::min(high, kInt32Max);
+  if (value > static_cast<uint64_t>(std::max<int64_t>(high, 0)) ||
+      static_cast<int64_t>(value) < low)
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is ", value, "; it must be between ", low, " and ", high));
+  return static_cast<int32_t>(value);
+}
+
+absl::StatusOr<int64_t> Count64(absl::string_view what, uint64_t value) {
+  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    return absl::InvalidArgumentError(absl::StrCat(what, " is ", value, "; it overflows 63 bits"));
+  return static_cast<int64_t>(value);
+}
+
+absl::Status CountWithin(absl::string_view what, int64_t count, int64_t limit) {
+  if (count <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(count, " ", what, "; the limit is ", limit));
+}
+
+absl::StatusOr<SequenceStart> DecodeStart(const worker::v1::SequenceStart& message) {
+  SequenceStart start;
+  start.choice_index = message.choice_index();
+  SamplingParams& sampling = start.sampling;
+  sampling.temperature = message.sampling().temperature();
+  OCTAVO_ASSIGN_OR_RETURN(sampling.top_k,
+                          InRange("top_k", message.sampling().top_k(), 0, kInt32Max));
+  sampling.top_p = message.sampling().top_p();
+  sampling.min_p = message.sampling().min_p();
+  sampling.seed = message.sampling().seed();
+  sampling.num_logprobs = message.sampling().num_logprobs();
+  OCTAVO_RETURN_IF_ERROR(Validate(sampling));
+  return start;
+}
+
+absl::StatusOr<SeqSlice> DecodeSlice(const worker::v1::SeqSlice& message,
+                                     const StepLimits& limits) {
+  SeqSlice slice;
+  slice.sequence = message.sequence();
+  if (message.has_start()) {
+    OCTAVO_ASSIGN_OR_RETURN(slice.start, DecodeStart(message.start()));
+  }
+  OCTAVO_ASSIGN_OR_RETURN(slice.num_tokens, InRange("num_tokens", message.num_tokens(), 1,
+                                                    limits.max_num_batched_tokens));
+  OCTAVO_ASSIGN_OR_RETURN(slice.context_length,
+                          InRange("context_length", message.context_length(), 0,
+                                  limits.max_model_len - slice.num_tokens));
+  slice.feed_sampled = message.feed_sampled();
+  slice.sample = message.sample();
+  const int expected = slice.feed_sampled ? 0 : slice.num_tokens;
+  if (message.tokens_size() != expected || (slice.feed_sampled && slice.num_tokens != 1))
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sequence ", slice.sequence, " carries ", message.tokens_size(), " tokens for ",
+        slice.num_tokens, " positions", slice.feed_sampled ? ", fed from its last sample" : ""));
+  slice.tokens.reserve(message.tokens_size());
+  for (const uint32_t token : message.tokens()) {
+    OCTAVO_ASSIGN_OR_RETURN(const TokenId id, InRange("token id", token, 0, limits.vocab_size - 1));
+    slice.tokens.push_back(id);
+  }
+  OCTAVO_RETURN_IF_ERROR(CountWithin("new blocks", message.new_blocks_size(), limits.num_blocks));
+  slice.new_blocks.reserve(message.new_blocks_size());
+  for (const uint32_t block : message.new_blocks()) {
+    OCTAVO_ASSIGN_OR_RETURN(const BlockId id, InRange("block id", block, 1, limits.num_blocks));
+    slice.new_blocks.push_back(id);
+  }
+  return slice;
+}
+
+}  // namespace
+
+void EncodePlan(const StepPlan& plan, worker::v1::StepPlan* out) {
+  out->Clear();
+  out->set_epoch(plan.epoch);
+  out->set_step(plan.step);
+  out->mutable_dropped()->Add(plan.dropped.begin(), plan.dropped.end());
+  for (const BlockCopy& copy : plan.copies) {
+    auto* to = out->add_copies();
+    to->set_source(static_cast<uint32_t>(copy.source));
+    to->set_target(static_cast<uint32_t>(copy.target));
+  }
+  for (const SeqSlice& slice : plan.slices) {
+    auto* to = out->add_slices();
+    to->set_sequence(slice.sequence);
+    if (slice.start.has_value()) {
+      auto* sampling = to->mutable_start()->mutable_sampling();
+      sampling->set_temperature(slice.start->sampling.temperature);
+      sampling->set_top_k(static_cast<uint32_t>(slice.start->sampling.top_k));
+      sampling->set_top_p(slice.start->sampling.top_p);
+      sampling->set_min_p(slice.start->sampling.min_p);
+      sampling->set_seed(slice.start->sampling.seed);
+      sampling->set_num_logprobs(slice.start->sampling.num_logprobs);
+      to->mutable_start()->set_choice_index(slice.start->choice_index);
+    }
+    to->set_context_length(static_cast<uint32_t>(slice.context_length));
+    to->set_num_tokens(static_cast<uint32_t>(slice.num_tokens));
+    to->mutable_tokens()->Add(slice.tokens.begin(), slice.tokens.end());
+    to->set_feed_sampled(slice.feed_sampled);
+    to->mutable_new_blocks()->Add(slice.new_blocks.begin(), slice.new_blocks.end());
+    to->set_sample(slice.sample);
+  }
+}
+
+absl::StatusOr<StepPlan> DecodePlan(const worker::v1::StepPlan& message, const StepLimits& limits) {
+  StepPlan plan;
+  plan.epoch = message.epoch();
+  plan.step = message.step();
+  plan.dropped.assign(message.dropped().begin(), message.dropped().end());
+
+  OCTAVO_RETURN_IF_ERROR(CountWithin("block copies", message.copies_size(), limits.num_blocks));
+  absl::flat_hash_set<BlockId> sources, targets;
+  plan.copies.reserve(message.copies_size());
+  for (const auto& copy : message.copies()) {
+    BlockCopy& to = plan.copies.emplace_back();
+    OCTAVO_ASSIGN_OR_RETURN(to.source, InRange("copy source", copy.source(), 1, limits.num_blocks));
+    OCTAVO_ASSIGN_OR_RETURN(to.target, InRange("copy target", copy.target(), 1, limits.num_blocks));
+    sources.insert(to.source);
+    if (!targets.insert(to.target).second)
+      return absl::InvalidArgumentError(
+          absl::StrCat("block ", to.target, " is the target of two copies"));
+  }
+  for (const BlockCopy& copy : plan.copies)
+    if (sources.contains(copy.target))
+      return absl::InvalidArgumentError(
+          absl::StrCat("block ", copy.target, " is both source and target of copies"));
+
+  OCTAVO_RETURN_IF_ERROR(CountWithin("slices", message.slices_size(), limits.max_num_seqs));
+  absl::flat_hash_set<SequenceId> sequences;
+  int64_t tokens = 0;
+  plan.slices.reserve(message.slices_size());
+  for (const auto& slice : message.slices()) {
+    OCTAVO_ASSIGN_OR_RETURN(SeqSlice decoded, DecodeSlice(slice, limits));
+    tokens += decoded.num_tokens;
+    OCTAVO_RETURN_IF_ERROR(
+        CountWithin("tokens in one step", tokens, limits.max_num_batched_tokens));
+    if (!sequences.insert(decoded.sequence).second)
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence ", decoded.sequence, " has two slices in one step"));
+    plan.slices.push_back(std::move(decoded));
+  }
+  return plan;
+}
+
+void EncodeResult(const StepResult& result, worker::v1::StepResult* out) {
+  out->Clear();
+  out->set_epoch(result.epoch);
+  out->set_step(result.step);
+  out->set_compute_seconds(result.compute_seconds);
+  for (const SampledToken& sample : result.samples) {
+    auto* to = out->add_samples();
+    to->set_sequence(sample.sequence);
+    to->set_token(static_cast<uint32_t>(sample.token));
+    to->set_logprob(sample.logprob);
+    for (const TokenLogprob& top : sample.top) {
+      auto* entry = to->add_top();
+      entry->set_token(static_cast<uint32_t>(top.token));
+      entry->set_logprob(top.logprob);
+    }
+  }
+}
+
+absl::StatusOr<StepResult> DecodeResult(const worker::v1::StepResult& message,
+                                        const StepLimits& limits) {
+  StepResult result;
+  result.epoch = message.epoch();
+  result.step = message.step();
+  result.compute_seconds = message.compute_seconds();
+  if (!std::isfinite(result.compute_seconds) || result.compute_seconds < 0)
+    return absl::InvalidArgumentError(absl::StrCat("compute_seconds is ", result.compute_seconds));
+  OCTAVO_RETURN_IF_ERROR(CountWithin("samples", message.samples_size(), limits.max_num_seqs));
+  result.samples.reserve(message.samples_size());
+  for (const auto& sample : message.samples()) {
+    SampledToken& to = result.samples.emplace_back();
+    to.sequence = sample.sequence();
+    OCTAVO_ASSIGN_OR_RETURN(to.token,
+                            InRange("sampled token", sample.token(), 0, limits.vocab_size - 1));
+    to.logprob = sample.logprob();
+    OCTAVO_RETURN_IF_ERROR(CountWithin("logprobs", sample.top_size(), kMaxTopLogprobs));
+    to.top.reserve(sample.top_size());
+    for (const auto& top : sample.top()) {
+      OCTAVO_ASSIGN_OR_RETURN(const TokenId token,
+                              InRange("token id", top.token(), 0, limits.vocab_size - 1));
+      to.top.push_back({token, top.logprob()});
+    }
+  }
+  return result;
+}
+
+void EncodeDescription(const WorkerDescription& description, worker::v1::DescribeResponse* out) {
+  out->Clear();
+  out->set_name(description.name);
+  out->set_device(description.device);
+  out->set_numeric_path(description.numeric_path);
+  out->set_version(description.version);
+  out->set_model_name(description.model_name);
+  out->set_model_digest(description.model_digest);
+  out->set_num_layers(static_cast<uint32_t>(description.kv_shape.num_layers));
+  out->set_num_kv_heads(static_cast<uint32_t>(description.kv_shape.num_kv_heads));
+  out->set_head_dim(static_cast<uint32_t>(description.kv_shape.head_dim));
+  out->set_vocab_size(static_cast<uint32_t>(description.vocab_size));
+  out->set_max_positions(static_cast<uint32_t>(description.max_positions));
+  out->set_memory_total_bytes(static_cast<uint64_t>(description.memory_total_bytes));
+  out->set_memory_free_bytes(static_cast<uint64_t>(description.memory_free_bytes));
+  out->set_loaded(description.loaded);
+}
+
+absl::StatusOr<WorkerDescription> DecodeDescription(const worker::v1::DescribeResponse& message) {
+  WorkerDescription to;
+  to.name = message.name();
+  to.device = message.device();
+  to.numeric_path = message.numeric_path();
+  to.version = message.version();
+  to.model_name = message.model_name();
+  to.model_digest = message.model_digest();
+  OCTAVO_ASSIGN_OR_RETURN(to.kv_shape.num_layers,
+                          InRange("num_layers", message.num_layers(), 0, kInt32Max));
+  OCTAVO_ASSIGN_OR_RETURN(to.kv_shape.num_kv_heads,
+                          InRange("num_kv_heads", message.num_kv_heads(), 0, kInt32Max));
+  OCTAVO_ASSIGN_OR_RETURN(to.kv_shape.head_dim,
+                          InRange("head_dim", message.head_dim(), 0, kInt32Max));
+  OCTAVO_ASSIGN_OR_RETURN(to.vocab_size, InRange("vocab_size", message.vocab_size(), 0, kInt32Max));
+  OCTAVO_ASSIGN_OR_RETURN(to.max_positions,
+                          InRange("max_positions", message.max_positions(), 0, kInt32Max));
+  OCTAVO_ASSIGN_OR_RETURN(to.memory_total_bytes,
+                          Count64("memory_total_bytes", message.memory_total_bytes()));
+  OCTAVO_ASSIGN_OR_RETURN(to.memory_free_bytes,
+                          Count64("memory_free_bytes", message.memory_free_bytes()));
+  to.loaded = message.loaded();
+  return to;
+}
+
+void EncodeProgress(const LoadProgress& progress, worker::v1::LoadProgress* out) {
+  out->set_done_bytes(static_cast<uint64_t>(progress.done_bytes));
+  out->set_total_bytes(static_cast<uint64_t>(progress.total_bytes));
+}
+
+LoadProgress DecodeProgress(const worker::v1::LoadProgress& message) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  return {static_cast<int64_t>(std::min<uint64_t>(message.done_bytes(), kMost)),
+          static_cast<int64_t>(std::min<uint64_t>(message.total_bytes(), kMost))};
+}
+
+void EncodeConfig(const WorkerConfig& config, worker::v1::ConfigureRequest* out) {
+  out->Clear();
+  out->set_epoch(config.epoch);
+  out->set_kv_dtype(std::string(Info(config.kv_dtype).name));
+  out->set_block_size(static_cast<uint32_t>(config.block_size));
+  out->set_max_model_len(static_cast<uint32_t>(config.max_model_len));
+  out->set_max_num_seqs(static_cast<uint32_t>(config.max_num_seqs));
+  out->set_max_num_batched_tokens(static_cast<uint32_t>(config.max_num_batched_tokens));
+  out->set_num_blocks(static_cast<uint64_t>(config.num_blocks));
+}
+
+absl::StatusOr<WorkerConfig> DecodeConfig(const worker::v1::ConfigureRequest& message) {
+  WorkerConfig to;
+  to.epoch = message.epoch();
+  const std::optional<DType> dtype = ParseFloatOrInt8(message.kv_dtype());
+  if (!dtype.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("kv_dtype is \"", message.kv_dtype(),
+                                                   "\"; it must be float32, fp16, bf16 or int8"));
+  to.kv_dtype = *dtype;
+  OCTAVO_ASSIGN_OR_RETURN(to.block_size, InRange("block_size", message.block_size(), 8, 64));
+  OCTAVO_ASSIGN_OR_RETURN(to.max_model_len,
+                          InRange("max_model_len", message.max_model_len(), 1, kInt32Max));
+  OCTAVO_ASSIGN_OR_RETURN(to.max_num_seqs,
+                          InRange("max_num_seqs", message.max_num_seqs(), 1, kInt32Max));
+  OCTAVO_ASSIGN_OR_RETURN(
+      to.max_num_batched_tokens,
+      InRange("max_num_batched_tokens", message.max_num_batched_tokens(), 1, kInt32Max));
+  // Block ids are 32 bits and 0 is padding.
+  OCTAVO_ASSIGN_OR_RETURN(to.num_blocks,
+                          InRange("num_blocks", message.num_blocks(), 0, kInt32Max - 1));
+  return to;
+}
+
+void EncodeCapacity(const WorkerCapacity& capacity, worker::v1::ConfigureResponse* out) {
+  out->Clear();
+  out->set_num_blocks(static_cast<uint64_t>(capacity.num_blocks));
+  out->set_weight_bytes(static_cast<uint64_t>(capacity.weight_bytes));
+  out->set_activation_bytes(static_cast<uint64_t>(capacity.activation_bytes));
+  out->set_kv_budget_bytes(static_cast<uint64_t>(capacity.kv_budget_bytes));
+  out->set_budget_reason(capacity.budget_reason);
+}
+
+absl::StatusOr<WorkerCapacity> DecodeCapacity(const worker::v1::ConfigureResponse& message) {
+  WorkerCapacity to;
+  OCTAVO_ASSIGN_OR_RETURN(to.num_blocks,
+                          InRange("num_blocks", message.num_blocks(), 0, kInt32Max - 1));
+  OCTAVO_ASSIGN_OR_RETURN(to.weight_bytes, Count64("weight_bytes", message.weight_bytes()));
+  OCTAVO_ASSIGN_OR_RETURN(to.activation_bytes,
+                          Count64("activation_bytes", message.activation_bytes()));
+  OCTAVO_ASSIGN_OR_RETURN(to.kv_budget_bytes,
+                          Count64("kv_budget_bytes", message.kv_budget_bytes()));
+  to.budget_reason = message.budget_reason();
+  return to;
+}
+
+}  // namespace octavo
