@@ -24,10 +24,10 @@ enum class TensorRole {
   kOutputNorm,      // [hidden_size]
   kOutput,          // [vocab_size, hidden_size]; the embedding itself when tied
   // Per layer:
-  kAttentionNorm,   // [hidden_size]
-  kQuery,           // [num_heads * head_dim, hidden_size]
-  kKey,             // [num_kv_heads * head_dim, hidden_size]
-  kValue,           // [num_kv_heads * head_dim, hidden_size]
+  kAttentionNorm,    // [hidden_size]
+  kQuery,            // [num_heads * head_dim, hidden_size]
+  kKey,              // [num_kv_heads * head_dim, hidden_size]
+  kValue,            // [num_kv_heads * head_dim, hidden_size]
   kAttentionOutput,  // [hidden_size, num_heads * head_dim]
   kQueryBias,
   kKeyBias,
@@ -59,7 +59,8 @@ struct TensorRef {
 // Immutable after Open; safe to read from any thread.
 class Checkpoint {
  public:
-  // NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT / DATA_LOSS with file, tensor, value and limit.
+  // NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT / DATA_LOSS with file, tensor, value and
+  // limit.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& path);
 
   virtual ~Checkpoint() = default;

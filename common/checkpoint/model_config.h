@@ -54,7 +54,7 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention output projection
   bool mlp_bias = false;
-  bool qk_norm = false;  // RMSNorm over head_dim of each q and k head before RoPE (Qwen 3)
+  bool qk_norm = false;        // RMSNorm over head_dim of each q and k head before RoPE (Qwen 3)
   int32_t sliding_window = 0;  // tokens a position sees, itself included; 0: all
   RopeConfig rope;
 };

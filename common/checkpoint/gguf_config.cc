@@ -1,0 +1,195 @@
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/gguf_model.h"
+#include "common/status_macros.h"
+
+namespace octavo {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+// Keys of one architecture: "llama.block_count" and so on.
+class ArchitectureReader {
+ public:
+  ArchitectureReader(const GgufFile& file, absl::string_view architecture)
+      : file_(file), architecture_(architecture) {}
+
+  std::string Key(absl::string_view name) const { return absl::StrCat(architecture_, ".", name); }
+
+  absl::Status Required(absl::string_view name, int32_t* field) const {
+    OCTAVO_ASSIGN_OR_RETURN(const auto value, file_.LayerInteger(Key(name), 1, kMaxInt32));
+    if (!value) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file_.path(), ": metadata \"", Key(name), "\" is missing"));
+    }
+    *field = static_cast<int32_t>(*value);
+    return absl::OkStatus();
+  }
+
+  // Leaves `field` as it is when the key is absent.
+  absl::Status Optional(absl::string_view name, int32_t* field) const {
+    OCTAVO_ASSIGN_OR_RETURN(const auto value, file_.LayerInteger(Key(name), 0, kMaxInt32));
+    if (value) *field = static_cast<int32_t>(*value);
+    return absl::OkStatus();
+  }
+
+  absl::Status Optional(absl::string_view name, float* field) const {
+    OCTAVO_ASSIGN_OR_RETURN(const auto value, file_.Number(Key(name)));
+    if (value) *field = static_cast<float>(*value);
+    return absl::OkStatus();
+  }
+
+ private:
+  const GgufFile& file_;
+  absl::string_view architecture_;
+};
+
+// Parts of other models that share these architecture names; each would change the arithmetic.
+absl::Status RefuseUnknownParts(const GgufFile& file, const ArchitectureReader& reader) {
+  for (absl::string_view name :
+       {"expert_count", "logit_scale", "residual_scale", "embedding_scale", "attention.scale",
+        "attention.clamp_kqv", "attn_logit_softcapping", "final_logit_softcapping"}) {
+    OCTAVO_ASSIGN_OR_RETURN(const auto value, file.Number(reader.Key(name)));
+    if (value && *value != 0) {
+      return absl::UnimplementedError(absl::StrCat(file.path(), ": metadata \"", reader.Key(name),
+                                                   "\" is ", *value,
+                                                   "; models that use it are not supported"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadScaling(const GgufFile& file, const ArchitectureReader& reader, RopeConfig* rope) {
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.scale_linear", &rope->factor));  // the old name
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.scaling.factor", &rope->factor));
+  if (rope->factor == 0) rope->factor = 1;  // llama.cpp reads 0 as "none"
+  OCTAVO_RETURN_IF_ERROR(
+      reader.Optional("rope.scaling.original_context_length", &rope->original_max_positions));
+  OCTAVO_ASSIGN_OR_RETURN(const auto type, file.String(reader.Key("rope.scaling.type")));
+  if (!type || *type == "linear") {
+    rope->scaling = rope->factor == 1 ? RopeScaling::kNone : RopeScaling::kLinear;
+    return absl::OkStatus();
+  }
+  if (*type == "none") {
+    rope->factor = 1;
+    return absl::OkStatus();
+  }
+  if (*type != "yarn") {
+    return absl::UnimplementedError(
+        absl::StrCat(file.path(), ": metadata \"", reader.Key("rope.scaling.type"), "\" is \"",
+                     absl::CHexEscape(*type), "\"; none, linear and yarn are supported"));
+  }
+  rope->scaling = RopeScaling::kYarn;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.scaling.yarn_beta_fast", &rope->beta_fast));
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.scaling.yarn_beta_slow", &rope->beta_slow));
+  float scale = 1;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.scaling.attn_factor", &scale));
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.scaling.yarn_attn_factor", &scale));
+  // YaRN (Peng et al. 2023), section 3.4.
+  rope->attention_factor = scale * (0.1f * std::log(rope->factor) + 1.0f);
+  return absl::OkStatus();
+}
+
+absl::Status ReadFrequencyFactors(const GgufFile& file, RopeConfig* rope) {
+  const auto it = file.tensors().find("rope_freqs.weight");
+  if (it == file.tensors().end()) return absl::OkStatus();
+  const TensorRef& tensor = it->second;
+  if (tensor.dtype != DType::kF32 || tensor.shape.size() != 1 ||
+      tensor.cols() != rope->rotary_dim / 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": tensor \"rope_freqs.weight\" has type ", Info(tensor.dtype).name, " and ",
+        tensor.cols(), " columns; float32 of shape [", rope->rotary_dim / 2, "] is expected"));
+  }
+  rope->frequency_factors.resize(static_cast<size_t>(tensor.cols()));
+  std::memcpy(rope->frequency_factors.data(), tensor.data, static_cast<size_t>(tensor.bytes));
+  return absl::OkStatus();
+}
+
+absl::Status ReadRope(const GgufFile& file, const ArchitectureReader& reader, ModelConfig* config) {
+  RopeConfig& rope = config->rope;
+  // llama.cpp permutes the Q and K rows of llama files only; its qwen graphs rotate halves.
+  rope.style = config->family == "llama" ? RopeStyle::kInterleaved : RopeStyle::kHalfSplit;
+  rope.rotary_dim = config->head_dim;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.dimension_count", &rope.rotary_dim));
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.freq_base", &rope.theta));
+  OCTAVO_RETURN_IF_ERROR(ReadScaling(file, reader, &rope));
+  return ReadFrequencyFactors(file, &rope);
+}
+
+absl::Status ReadSizes(const GgufFile& file, const ArchitectureReader& reader,
+                       ModelConfig* config) {
+  OCTAVO_RETURN_IF_ERROR(reader.Required("block_count", &config->num_layers));
+  OCTAVO_RETURN_IF_ERROR(reader.Required("embedding_length", &config->hidden_size));
+  OCTAVO_RETURN_IF_ERROR(reader.Required("feed_forward_length", &config->intermediate_size));
+  OCTAVO_RETURN_IF_ERROR(reader.Required("attention.head_count", &config->num_heads));
+  OCTAVO_RETURN_IF_ERROR(reader.Required("context_length", &config->max_positions));
+  config->num_kv_heads = config->num_heads;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.head_count_kv", &config->num_kv_heads));
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.sliding_window", &config->sliding_window));
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.layer_norm_rms_epsilon", &config->norm_eps));
+
+  config->head_dim = config->hidden_size / config->num_heads;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.key_length", &config->head_dim));
+  int32_t value_length = config->head_dim;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.value_length", &value_length));
+  if (value_length != config->head_dim) {
+    return absl::UnimplementedError(
+        absl::StrCat(file.path(), ": metadata \"", reader.Key("attention.value_length"), "\" is ",
+                     value_length, "; it must equal the key length, ", config->head_dim));
+  }
+
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("vocab_size", &config->vocab_size));
+  if (config->vocab_size == 0) {
+    OCTAVO_ASSIGN_OR_RETURN(const GgufArray* tokens,
+                            file.Array("tokenizer.ggml.tokens", GgufType::kString));
+    if (tokens != nullptr && tokens->count <= kMaxInt32) {
+      config->vocab_size = static_cast<int32_t>(tokens->count);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file) {
+  OCTAVO_ASSIGN_OR_RETURN(const auto architecture, file.String("general.architecture"));
+  if (!architecture) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": metadata \"general.architecture\" is missing"));
+  }
+  if (*architecture != "llama" && *architecture != "qwen2" && *architecture != "qwen3") {
+    return absl::UnimplementedError(
+        absl::StrCat(file.path(), ": metadata \"general.architecture\" is \"",
+                     absl::CHexEscape(*architecture), "\"; llama, qwen2 and qwen3 are supported"));
+  }
+  ModelConfig config;
+  config.family = std::string(*architecture);
+  OCTAVO_ASSIGN_OR_RETURN(const auto name, file.String("general.name"));
+  if (name) config.name = std::string(*name);
+
+  const ArchitectureReader reader(file, *architecture);
+  OCTAVO_RETURN_IF_ERROR(RefuseUnknownParts(file, reader));
+  OCTAVO_RETURN_IF_ERROR(ReadSizes(file, reader, &config));
+  OCTAVO_RETURN_IF_ERROR(ReadRope(file, reader, &config));
+
+  // Metadata does not say which optional tensors there are; CheckTensors wants them in every layer.
+  const auto has = [&file](TensorRole role) {
+    return file.tensors().contains(TensorName(TensorNaming::kGguf, role, 0));
+  };
+  config.tied_embeddings = !has(TensorRole::kOutput);
+  config.qkv_bias = has(TensorRole::kQueryBias);
+  config.output_bias = has(TensorRole::kAttentionOutputBias);
+  config.mlp_bias = has(TensorRole::kGateBias);
+  config.qk_norm = config.family == "qwen3";
+
+  if (absl::Status status = Validate(config); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", status.message()));
+  }
+  return config;
+}
+
+}  // namespace octavo
