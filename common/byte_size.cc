@@ -16,9 +16,17 @@ struct Unit {
   double bytes;
 };
 constexpr Unit kUnits[] = {
-    {"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0},
-    {"TB", 1e12},             {"GB", 1e9},           {"MB", 1e6},        {"KB", 1e3},
-    {"kB", 1e3},              {"B", 1.0},            {"", 1.0},
+    {"TiB", 1099511627776.0},
+    {"GiB", 1073741824.0},
+    {"MiB", 1048576.0},
+    {"KiB", 1024.0},
+    {"TB", 1e12},
+    {"GB", 1e9},
+    {"MB", 1e6},
+    {"KB", 1e3},
+    {"kB", 1e3},
+    {"B", 1.0},
+    {"", 1.0},
 };
 
 }  // namespace
@@ -38,7 +46,8 @@ absl::StatusOr<int64_t> ParseByteSize(absl::string_view text) {
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "\"", text, "\" is not a byte size; write a number with B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"));
+      "\"", text,
+      "\" is not a byte size; write a number with B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"));
 }
 
 std::string FormatByteSize(int64_t bytes) {

@@ -18,13 +18,12 @@ absl::StatusOr<CacheGeometry> CacheGeometry::Create(const KvShape& shape, DType 
     return absl::InvalidArgumentError(
         absl::StrCat("block size is ", block_size, "; it must be 8, 16, 32 or 64 tokens"));
   if (!IsFloat(kv_dtype) && kv_dtype != DType::kI8)
-    return absl::InvalidArgumentError(absl::StrCat("KV cache dtype ", Info(kv_dtype).name,
-                                                   " has no cache layout"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("KV cache dtype ", Info(kv_dtype).name, " has no cache layout"));
   if (shape.num_layers <= 0 || shape.num_kv_heads <= 0 || shape.head_dim <= 0)
-    return absl::InvalidArgumentError(absl::StrCat("cache shape must be positive, got ",
-                                                   shape.num_layers, " layers x ",
-                                                   shape.num_kv_heads, " kv_heads x ",
-                                                   shape.head_dim, " head_dim"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cache shape must be positive, got ", shape.num_layers, " layers x ",
+                     shape.num_kv_heads, " kv_heads x ", shape.head_dim, " head_dim"));
   CacheGeometry geometry;
   geometry.shape_ = shape;
   geometry.dtype_ = kv_dtype;
@@ -40,13 +39,14 @@ int64_t CacheGeometry::LendableBlocks(int64_t pool_bytes) const {
 }
 
 double CacheGeometry::MaxConcurrency(int64_t num_blocks, int64_t tokens) const {
-  return static_cast<double>(num_blocks) / static_cast<double>(std::max<int64_t>(1, BlocksFor(tokens)));
+  return static_cast<double>(num_blocks) /
+         static_cast<double>(std::max<int64_t>(1, BlocksFor(tokens)));
 }
 
 std::string CacheGeometry::Formula() const {
   const int64_t element_bytes = StorageBytes(dtype_, 1);
-  std::string text = absl::StrCat("2 x ", shape_.num_layers, " layers x ", shape_.num_kv_heads,
-                                  " kv_heads x ");
+  std::string text =
+      absl::StrCat("2 x ", shape_.num_layers, " layers x ", shape_.num_kv_heads, " kv_heads x ");
   if (dtype_ == DType::kI8)
     absl::StrAppend(&text, "(", shape_.head_dim, " head_dim x 1 byte + ", kScaleBytes, ")");
   else

@@ -21,8 +21,8 @@ struct KvShape {
 class CacheGeometry {
  public:
   CacheGeometry() = default;
-  // INVALID_ARGUMENT for a block size other than 8, 16, 32, 64, a dtype the cache has no layout for,
-  // or a shape that is not positive.
+  // INVALID_ARGUMENT for a block size other than 8, 16, 32, 64, a dtype the cache has no layout
+  // for, or a shape that is not positive.
   static absl::StatusOr<CacheGeometry> Create(const KvShape& shape, DType kv_dtype,
                                               int32_t block_size);
 

@@ -1,5 +1,6 @@
-// OCTAVO_CHECK(condition, parts...): ends the process when a bug, and only a bug, made the condition
-// false. On in release builds. Never for input, peers or devices: those get an absl::Status.
+// OCTAVO_CHECK(condition, parts...): ends the process when a bug, and only a bug, made the
+// condition false. On in release builds. Never for input, peers or devices: those get an
+// absl::Status.
 #ifndef OCTAVO_COMMON_CHECK_H_
 #define OCTAVO_COMMON_CHECK_H_
 
@@ -20,11 +21,11 @@ namespace octavo::internal {
 
 }  // namespace octavo::internal
 
-#define OCTAVO_CHECK(condition, ...)                                                      \
-  do {                                                                                    \
-    if (!(condition)) [[unlikely]]                                                        \
-      ::octavo::internal::CheckFailed(__FILE__, __LINE__, #condition,                     \
-                                      absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__));       \
+#define OCTAVO_CHECK(condition, ...)                                                \
+  do {                                                                              \
+    if (!(condition)) [[unlikely]]                                                  \
+      ::octavo::internal::CheckFailed(__FILE__, __LINE__, #condition,               \
+                                      absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)
 
 #endif  // OCTAVO_COMMON_CHECK_H_

@@ -33,18 +33,30 @@ struct DTypeInfo {
 
 constexpr DTypeInfo Info(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return {"float32", 1, 4};
-    case DType::kF16: return {"fp16", 1, 2};
-    case DType::kBF16: return {"bf16", 1, 2};
-    case DType::kI8: return {"int8", 1, 1};
-    case DType::kQ8_0: return {"Q8_0", 32, 34};
-    case DType::kQ4_0: return {"Q4_0", 32, 18};
-    case DType::kQ4_1: return {"Q4_1", 32, 20};
-    case DType::kQ5_0: return {"Q5_0", 32, 22};
-    case DType::kQ5_1: return {"Q5_1", 32, 24};
-    case DType::kQ4_K: return {"Q4_K", 256, 144};
-    case DType::kQ5_K: return {"Q5_K", 256, 176};
-    case DType::kQ6_K: return {"Q6_K", 256, 210};
+    case DType::kF32:
+      return {"float32", 1, 4};
+    case DType::kF16:
+      return {"fp16", 1, 2};
+    case DType::kBF16:
+      return {"bf16", 1, 2};
+    case DType::kI8:
+      return {"int8", 1, 1};
+    case DType::kQ8_0:
+      return {"Q8_0", 32, 34};
+    case DType::kQ4_0:
+      return {"Q4_0", 32, 18};
+    case DType::kQ4_1:
+      return {"Q4_1", 32, 20};
+    case DType::kQ5_0:
+      return {"Q5_0", 32, 22};
+    case DType::kQ5_1:
+      return {"Q5_1", 32, 24};
+    case DType::kQ4_K:
+      return {"Q4_K", 256, 144};
+    case DType::kQ5_K:
+      return {"Q5_K", 256, 176};
+    case DType::kQ6_K:
+      return {"Q6_K", 256, 210};
   }
   return {"unknown", 1, 0};
 }

@@ -51,8 +51,8 @@ struct WorkerConfig {
 };
 
 struct WorkerCapacity {
-  int64_t num_blocks = 0;      // lendable blocks: that fit (query) or that were allocated
-  int64_t weight_bytes = 0;    // resident weights
+  int64_t num_blocks = 0;        // lendable blocks: that fit (query) or that were allocated
+  int64_t weight_bytes = 0;      // resident weights
   int64_t activation_bytes = 0;  // peak of the largest step
   int64_t kv_budget_bytes = 0;   // what the worker's memory flags leave for blocks
   std::string budget_reason;     // "min(4 GiB, half of 20.1 GiB free)"

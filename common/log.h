@@ -27,10 +27,10 @@ void Log(LogLevel level, absl::string_view message);
 
 }  // namespace octavo
 
-#define OCTAVO_LOG(level, ...)                                                   \
-  do {                                                                           \
-    if (::octavo::LogEnabled(::octavo::LogLevel::level))                         \
-      ::octavo::Log(::octavo::LogLevel::level, ::absl::StrCat(__VA_ARGS__));     \
+#define OCTAVO_LOG(level, ...)                                               \
+  do {                                                                       \
+    if (::octavo::LogEnabled(::octavo::LogLevel::level))                     \
+      ::octavo::Log(::octavo::LogLevel::level, ::absl::StrCat(__VA_ARGS__)); \
   } while (false)
 
 #endif  // OCTAVO_COMMON_LOG_H_

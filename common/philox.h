@@ -24,9 +24,9 @@ constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 2> key,
 // index and the position of the sampled token in its sequence.
 constexpr std::array<uint32_t, 4> SamplingBits(uint64_t seed, uint32_t choice_index,
                                                uint64_t position) {
-  return Philox4x32({static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
-                    {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
-                     choice_index, 0});
+  return Philox4x32(
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+      {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice_index, 0});
 }
 
 }  // namespace octavo

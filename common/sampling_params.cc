@@ -17,8 +17,10 @@ absl::Status Validate(const SamplingParams& params) {
   if (!std::isfinite(params.temperature) || params.temperature < 0)
     return OutOfRange("temperature", params.temperature, "a finite number >= 0");
   if (params.top_k < 0) return OutOfRange("top_k", params.top_k, ">= 0 (0 turns it off)");
-  if (!(params.top_p > 0 && params.top_p <= 1)) return OutOfRange("top_p", params.top_p, "in (0, 1]");
-  if (!(params.min_p >= 0 && params.min_p <= 1)) return OutOfRange("min_p", params.min_p, "in [0, 1]");
+  if (!(params.top_p > 0 && params.top_p <= 1))
+    return OutOfRange("top_p", params.top_p, "in (0, 1]");
+  if (!(params.min_p >= 0 && params.min_p <= 1))
+    return OutOfRange("min_p", params.min_p, "in [0, 1]");
   if (params.num_logprobs < -1 || params.num_logprobs > kMaxTopLogprobs)
     return OutOfRange("logprobs", params.num_logprobs, "in [0, 20]");
   return absl::OkStatus();

@@ -10,10 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define OCTAVO_RETURN_IF_ERROR(expression)                         \
-  do {                                                             \
-    if (absl::Status octavo_status = (expression); !octavo_status.ok()) \
-      return octavo_status;                                        \
+#define OCTAVO_RETURN_IF_ERROR(expression)                                                    \
+  do {                                                                                        \
+    if (absl::Status octavo_status = (expression); !octavo_status.ok()) return octavo_status; \
   } while (false)
 
 #define OCTAVO_STATUS_CONCAT_INNER(a, b) a##b

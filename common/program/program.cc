@@ -33,10 +33,14 @@ LogLevel ParseLevel(const std::string& level) {
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
@@ -59,7 +63,8 @@ std::string JsonEscaped(absl::string_view text) {
 std::string Version() { return OCTAVO_VERSION; }
 
 void AddProgramFlags(CLI::App& app, LogFlags* flags) {
-  app.set_version_flag("--version", absl::StrCat("octavo ", Version()), "Print the version and exit");
+  app.set_version_flag("--version", absl::StrCat("octavo ", Version()),
+                       "Print the version and exit");
   app.add_option("--log-level", flags->level, "Least severe messages to log")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();

@@ -29,11 +29,11 @@ struct SequenceRows {
 // A step's inputs: built once per step, read by every layer.
 struct StepBatch {
   int32_t num_rows = 0;
-  const TokenId* token_ids = nullptr;       // [num_rows]
-  const int32_t* positions = nullptr;       // [num_rows]
-  const int64_t* slots = nullptr;           // [num_rows]; block * block_size + offset in the block
-  const BlockId* block_tables = nullptr;    // [sum of table_length]
-  std::vector<SequenceRows> sequences;      // host
+  const TokenId* token_ids = nullptr;     // [num_rows]
+  const int32_t* positions = nullptr;     // [num_rows]
+  const int64_t* slots = nullptr;         // [num_rows]; block * block_size + offset in the block
+  const BlockId* block_tables = nullptr;  // [sum of table_length]
+  std::vector<SequenceRows> sequences;    // host
 };
 
 // The physical pool. Block-major; the layout inside a block and layer is the backend's own, of
@@ -58,17 +58,18 @@ struct RmsNorm {
 enum class Epilogue {
   kStore,     // out = xW^T + b
   kAdd,       // out += xW^T + b
-  kSiluGate,  // out = silu(x G^T) * (x U^T); the weight is {gate, up}, out has half its rows as cols
+  kSiluGate,  // out = silu(x G^T) * (x U^T); the weight is {gate, up}, out has half its rows as
+              // cols
   kGeluGate,  // the same with the tanh approximation of GELU
 };
 
 struct LinearParams {
   const LinearWeight* weight = nullptr;
-  RmsNorm norm;                       // applied to x first when its weight is set
-  Matrix x;                           // [*, in_features]
-  const int32_t* row_ids = nullptr;   // host, [out.rows]: rows of x to use; nullptr: all, in order
+  RmsNorm norm;                      // applied to x first when its weight is set
+  Matrix x;                          // [*, in_features]
+  const int32_t* row_ids = nullptr;  // host, [out.rows]: rows of x to use; nullptr: all, in order
   Epilogue epilogue = Epilogue::kStore;
-  Matrix out;                         // [rows, out_features]
+  Matrix out;  // [rows, out_features]
 };
 
 // Cosines and sines of every position, built at load by the model.
@@ -128,8 +129,8 @@ struct SampleOutput {
 };
 
 struct SampleParams {
-  Matrix logits;                    // [rows, vocab]; may be overwritten
-  std::vector<SampleRow> rows;      // host
+  Matrix logits;                             // [rows, vocab]; may be overwritten
+  std::vector<SampleRow> rows;               // host
   std::vector<SampleOutput>* out = nullptr;  // host, resized to rows; valid after Synchronize
 };
 

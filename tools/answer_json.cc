@@ -1,0 +1,57 @@
+#include "tools/answer_json.h"
+
+namespace octavo::tools {
+
+void Answer::Add(const v1::GenerateResponse& response) {
+  Choice& choice = choices_[response.index()];
+  choice.token_ids.insert(choice.token_ids.end(), response.token_ids().begin(),
+                          response.token_ids().end());
+  choice.text += response.text();
+  for (const v1::TokenLogprob& logprob : response.logprobs()) {
+    nlohmann::json top = nlohmann::json::array();
+    for (const v1::TopLogprob& other : logprob.top())
+      top.push_back({{"token_id", other.token_id()}, {"logprob", other.logprob()}});
+    choice.logprobs.push_back({{"token_id", logprob.token_id()},
+                               {"logprob", logprob.logprob()},
+                               {"top", std::move(top)}});
+  }
+  if (response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED)
+    choice.finish_reason = response.finish_reason();
+  if (response.has_usage()) usage_ = response.usage();
+}
+
+nlohmann::json Answer::ToJson() const {
+  nlohmann::json outputs = nlohmann::json::array();
+  for (const auto& [index, choice] : choices_) {
+    nlohmann::json output = {{"index", index},
+                             {"token_ids", choice.token_ids},
+                             {"text", choice.text},
+                             {"finish_reason", FinishReasonName(choice.finish_reason)}};
+    if (!choice.logprobs.empty()) output["logprobs"] = choice.logprobs;
+    outputs.push_back(std::move(output));
+  }
+  return {{"outputs", std::move(outputs)},
+          {"prompt_tokens", usage_.prompt_tokens()},
+          {"cached_tokens", usage_.cached_tokens()},
+          {"preemptions", usage_.preemptions()},
+          {"seed", usage_.seed()}};
+}
+
+std::string FinishReasonName(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+      return "stop";
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_ABORT:
+      return "abort";
+    default:
+      return "unspecified";
+  }
+}
+
+std::string Dump(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace octavo::tools
