@@ -139,10 +139,10 @@ const std::map<std::string, Reader>& Readers() {
                                [](Request* r, uint64_t v) {
                                  r->mutable_sampling()->set_prompt_logprobs(v);
                                })},
-      {"min_tokens",
-      {"seed",
-       Uint(
-           "seed", [](Request* r, uint64_t v) { r->mutable_sampling()->set_seed(v); }, UINT64_MAX)},
+      {"min_tokens", Uint("min_tokens",
+                          [](Request* r, uint64_t v) {
+                            r->mutable_sampling()->set_min_tokens(v);
+                          })},
       {"repetition_penalty",
        Float("repetition_penalty", [](Sampling* s, float v) { s->set_repetition_penalty(v); })},
       {"frequency_penalty",

@@ -16,6 +16,9 @@
 
 namespace octavo {
 
+struct CoreState;     // core_state.h
+struct RequestState;  // request_state.h
+
 // Why a running request lost its blocks; counted by reason and logged by the caller.
 struct PreemptionEvent {
   RequestId request = 0;
@@ -43,7 +46,7 @@ struct SchedulerStats {
   uint64_t finished_stop = 0;
   uint64_t finished_length = 0;
   uint64_t finished_abort = 0;
-  double mean_length = 0;  // prompt plus generated, of ended requests; 0 before the first
+  double mean_length = 0;  // prompt plus generated, of ended requests that ran; 0 before the first
 };
 
 // Single-threaded. Deterministic: the same configuration and call sequence give the same plans
@@ -62,9 +65,14 @@ class Scheduler {
   // Ends the request now; its blocks return when no uncommitted step names them (life.1). Reports
   // one event with kAbort through TakeAbortEvents. Unknown ids are fine: it may just have ended.
   void Abort(RequestId id);
-  // The next step, or nullopt when nothing can run now. May be called with one step uncommitted.
+  // The next step, or nullopt when nothing can run now: nobody has work that fits, or
+  // kMaxStepsInFlight steps are uncommitted. With none uncommitted and a request alive there is
+  // always a next step (life.2).
   std::optional<StepPlan> Schedule(absl::Time now);
-  // REQUIRES: `result` answers the oldest uncommitted step of the current epoch.
+  // INVALID_ARGUMENT unless `result` answers the oldest uncommitted step of the current epoch, with
+  // the samples that step asked for. A result comes from a peer, so check it before Commit.
+  absl::Status CheckResult(const StepResult& result) const;
+  // REQUIRES: CheckResult(result) is OK.
   std::vector<TokenEvent> Commit(const StepResult& result);
   // Epoch + 1; uncommitted steps are forgotten and everything running goes back to recompute.
   void ResetWorkers();
@@ -80,8 +88,12 @@ class Scheduler {
   void CheckInvariants() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void Deliver(RequestState* request, const SampledToken& sample, TokenEvent* event);
+  void End(RequestState* request, FinishReason reason, TokenEvent* event);
+  void ForgetEnded();
+
+  std::unique_ptr<CoreState> state_;
+
 };
 
 }  // namespace octavo

@@ -9,16 +9,16 @@
 namespace octavo {
 
 struct SchedulerConfig {
-  int32_t block_size = 16;   // tokens per block
-  int64_t num_blocks = 0;    // lendable blocks (kv.1)
-  int32_t vocab_size = 0;    // token ids are in [0, vocab_size)
-  int32_t max_model_len = 0;  // prompt plus generated tokens of one request
+  int32_t block_size = 16;                // tokens per block
+  int64_t num_blocks = 0;                 // lendable blocks (kv.1)
+  int32_t vocab_size = 0;                 // token ids are in [0, vocab_size)
+  int32_t max_model_len = 0;              // prompt plus generated tokens of one request
   int32_t max_num_seqs = 256;             // sequences in one step
   int32_t max_num_batched_tokens = 2048;  // tokens in one step
-  int32_t max_prefill_chunk = 0;          // tokens of one sequence in one step; 0: no bound of its own
-  int32_t max_queued_requests = 4096;     // waiting requests, beyond which Add refuses
-  int64_t max_queued_tokens = 0;          // waiting prompt tokens; 0: no bound
-  double kv_watermark = 0.01;  // share of blocks that admission keeps free for running sequences
+  int32_t max_prefill_chunk = 0;       // tokens of one sequence in one step; 0: no bound of its own
+  int32_t max_queued_requests = 4096;  // waiting requests, beyond which Add refuses
+  int64_t max_queued_tokens = 0;       // waiting prompt tokens; 0: no bound
+  double kv_watermark = 0.01;    // share of blocks that admission keeps free for running sequences
   int32_t max_preemptions = 16;  // of one request, after which it is immune (life.3)
 };
 
