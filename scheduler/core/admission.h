@@ -1,0 +1,38 @@
+// Whether a request may enter the queue, and whether a waiting one may start.
+#ifndef OCTAVO_SCHEDULER_CORE_ADMISSION_H_
+#define OCTAVO_SCHEDULER_CORE_ADMISSION_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "scheduler/core/request.h"
+#include "scheduler/core/request_state.h"
+#include "scheduler/core/scheduler_config.h"
+
+namespace octavo {
+
+// INVALID_ARGUMENT when the request can never run: what, its value, the limit.
+absl::Status CheckRequest(const SchedulerConfig& config, const Request& request);
+
+// RESOURCE_EXHAUSTED when the waiting queue has no room for it. A prompt longer than
+// max_queued_tokens still gets in when nothing waits, or it never could.
+absl::Status CheckQueue(const SchedulerConfig& config, const Request& request,
+                        int64_t waiting_requests, int64_t waiting_tokens);
+
+// Most sequences that run at once. Each needs at least one token of every step's budget.
+int32_t MaxRunning(const SchedulerConfig& config);
+
+// A request that was preempted max_preemptions times is never preempted again (life.3).
+bool Immune(const SchedulerConfig& config, const RequestState& request);
+
+// Tokens that a waiting request reserves blocks for when it starts: all that are known; for an
+// immune one all that it can ever have, so that it needs nobody's blocks to end.
+int64_t NeededTokens(const SchedulerConfig& config, const RequestState& request);
+
+// Free blocks that admission leaves alone: the watermark, and never less than what running
+// sequences need for their next step.
+int64_t AdmissionReserve(const SchedulerConfig& config, int64_t next_step_blocks);
+
+}  // namespace octavo
+
+#endif  // OCTAVO_SCHEDULER_CORE_ADMISSION_H_

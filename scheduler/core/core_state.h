@@ -1,0 +1,62 @@
+// Everything the scheduler remembers between calls, shared by the parts that act on it.
+#ifndef OCTAVO_SCHEDULER_CORE_CORE_STATE_H_
+#define OCTAVO_SCHEDULER_CORE_CORE_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/ids.h"
+#include "scheduler/core/admission.h"
+#include "scheduler/core/preemption.h"
+#include "scheduler/core/request_queues.h"
+#include "scheduler/core/request_state.h"
+#include "scheduler/core/scheduler.h"
+#include "scheduler/core/scheduler_config.h"
+#include "scheduler/kv/kv_manager.h"
+
+namespace octavo {
+
+struct InFlightSlice {
+  RequestState* request = nullptr;
+  int32_t end = 0;  // context plus tokens: the position of the token it samples
+  bool sample = false;
+};
+
+struct InFlightStep {
+  StepId step = 0;
+  int32_t tokens = 0;
+  int32_t prefill_tokens = 0;
+  std::vector<InFlightSlice> slices;  // in plan order
+};
+
+struct CoreState {
+  explicit CoreState(const SchedulerConfig& c)
+      : config(c), kv(c.num_blocks, c.block_size), queues(MaxRunning(c)) {}
+
+  // Takes the blocks of a running request and sends it back to the waiting queue.
+  void Preempt(RequestState* request, bool by_reset);
+
+  const SchedulerConfig config;
+  KvManager kv;
+  RequestQueues queues;
+  std::map<RequestId, std::unique_ptr<RequestState>> requests;  // waiting and running
+  std::vector<std::unique_ptr<RequestState>> ended;             // named by a step in flight
+  std::vector<InFlightStep> in_flight;                          // oldest first
+  std::vector<InFlightStep> spare_steps;                        // emptied, memory kept
+  std::vector<VictimCandidate> victim_scratch;
+  std::vector<SequenceId> dropped;  // tables that the next plan tells the workers to forget
+  std::vector<PreemptionEvent> preemptions;
+  std::vector<TokenEvent> aborts;
+  SequenceId next_sequence = 1;
+  Epoch epoch = 1;
+  StepId next_step = 1;
+  SchedulerStats counters;  // the levels in it are filled by Scheduler::stats
+  uint64_t ended_requests = 0;
+  uint64_t ended_tokens = 0;
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_SCHEDULER_CORE_CORE_STATE_H_

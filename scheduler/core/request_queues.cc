@@ -1,0 +1,40 @@
+#include "scheduler/core/request_queues.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace octavo {
+
+void RequestQueues::Wait(RequestState* request) {
+  if (request->phase == Phase::kRunning) Leave(request);
+  request->phase = Phase::kWaiting;
+  OCTAVO_CHECK(waiting_.insert(request).second, "request=", request->rank.id, " waits twice");
+  waiting_tokens_ += request->num_known();
+}
+
+void RequestQueues::Run(RequestState* request) {
+  OCTAVO_CHECK(request->phase == Phase::kWaiting, "request=", request->rank.id);
+  Leave(request);
+  request->phase = Phase::kRunning;
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), request, ByRank()), request);
+}
+
+void RequestQueues::End(RequestState* request) {
+  Leave(request);
+  request->phase = Phase::kEnded;
+}
+
+void RequestQueues::Leave(RequestState* request) {
+  if (request->phase == Phase::kWaiting) {
+    OCTAVO_CHECK(waiting_.erase(request) == 1, "request=", request->rank.id, " does not wait");
+    waiting_tokens_ -= request->num_known();
+    return;
+  }
+  const auto at = std::lower_bound(running_.begin(), running_.end(), request, ByRank());
+  OCTAVO_CHECK(at != running_.end() && *at == request, "request=", request->rank.id,
+               " does not run");
+  running_.erase(at);
+}
+
+}  // namespace octavo

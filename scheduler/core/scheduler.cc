@@ -1,0 +1,240 @@
+#include "scheduler/core/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/executor.h"
+#include "common/status_macros.h"
+#include "scheduler/core/admission.h"
+#include "scheduler/core/core_state.h"
+#include "scheduler/core/request_state.h"
+#include "scheduler/core/step_builder.h"
+
+namespace octavo {
+
+Scheduler::Scheduler(const SchedulerConfig& config) {
+  const absl::Status valid = Validate(config);
+  OCTAVO_CHECK(valid.ok(), valid.message());
+  state_ = std::make_unique<CoreState>(config);
+}
+
+Scheduler::~Scheduler() = default;
+
+absl::Status Scheduler::Add(Request request) {
+  CoreState& state = *state_;
+  OCTAVO_RETURN_IF_ERROR(CheckRequest(state.config, request));
+  if (state.requests.contains(request.id)) {
+    return absl::AlreadyExistsError(absl::StrCat("request id ", request.id, " is in use"));
+  }
+  OCTAVO_RETURN_IF_ERROR(CheckQueue(state.config, request,
+                                    static_cast<int64_t>(state.queues.waiting().size()),
+                                    state.queues.waiting_tokens()));
+  auto added = std::make_unique<RequestState>(std::move(request), state.next_sequence++);
+  state.queues.Wait(added.get());
+  state.requests.emplace(added->rank.id, std::move(added));
+  return absl::OkStatus();
+}
+
+void Scheduler::Abort(RequestId id) {
+  const auto found = state_->requests.find(id);
+  if (found == state_->requests.end()) return;
+  End(found->second.get(), FinishReason::kAbort, &state_->aborts.emplace_back());
+  ForgetEnded();
+}
+
+std::optional<StepPlan> Scheduler::Schedule(absl::Time now) {
+  CoreState& state = *state_;
+  if (state.in_flight.size() >= kMaxStepsInFlight) return std::nullopt;
+  InFlightStep record;
+  if (!state.spare_steps.empty()) {
+    record = std::move(state.spare_steps.back());
+    state.spare_steps.pop_back();
+  }
+  record.step = state.next_step;
+  StepPlan plan;
+  StepBuilder(&state, now, &state.victim_scratch).Build(&plan, &record);
+  if (plan.slices.empty()) {
+    OCTAVO_CHECK(!state.in_flight.empty() || state.requests.empty(),
+                 "no progress with requests=", state.requests.size());
+    state.spare_steps.push_back(std::move(record));
+    return std::nullopt;
+  }
+  plan.epoch = state.epoch;
+  plan.step = state.next_step++;
+  plan.dropped.swap(state.dropped);
+  state.in_flight.push_back(std::move(record));
+  return plan;
+}
+
+absl::Status Scheduler::CheckResult(const StepResult& result) const {
+  if (state_->in_flight.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("result of step ", result.step, "; no step is in flight"));
+  }
+  const InFlightStep& record = state_->in_flight.front();
+  if (result.epoch != state_->epoch || result.step != record.step) {
+    return absl::InvalidArgumentError(absl::StrCat("result of epoch ", result.epoch, " step ",
+                                                   result.step, "; expected epoch ", state_->epoch,
+                                                   " step ", record.step));
+  }
+  size_t next = 0;
+  for (const InFlightSlice& slice : record.slices) {
+    if (!slice.sample) continue;
+    if (next == result.samples.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("step ", result.step, " has ", next, " samples; the plan asked for more"));
+    }
+    const SampledToken& sample = result.samples[next++];
+    if (sample.sequence != slice.request->sequence) {
+      return absl::InvalidArgumentError(absl::StrCat("sample ", next - 1, " of step ", result.step,
+                                                     " is of sequence ", sample.sequence,
+                                                     "; expected ", slice.request->sequence));
+    }
+    if (sample.token < 0 || sample.token >= state_->config.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence ", sample.sequence, " sampled token ", sample.token,
+                       "; ids are in [0, ", state_->config.vocab_size, ")"));
+    }
+  }
+  if (next != result.samples.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", result.step, " has ", result.samples.size(), " samples; expected ", next));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
+  const absl::Status valid = CheckResult(result);
+  OCTAVO_CHECK(valid.ok(), valid.message());
+  CoreState& state = *state_;
+  InFlightStep record = std::move(state.in_flight.front());
+  state.in_flight.erase(state.in_flight.begin());
+  state.kv.CommitStep(record.step);
+  ++state.counters.steps;
+  state.counters.prompt_tokens += record.prefill_tokens;
+
+  std::vector<TokenEvent> events;
+  events.reserve(result.samples.size());
+  auto sample = result.samples.begin();
+  for (const InFlightSlice& slice : record.slices) {
+    RequestState* request = slice.request;
+    --request->uncommitted_slices;
+    if (!slice.sample) continue;
+    --request->uncommitted_samples;
+    const SampledToken& sampled = *sample++;
+    // One that stopped, or was aborted, after this slice was scheduled: the token is discarded.
+    if (request->phase == Phase::kEnded) continue;
+    OCTAVO_CHECK(slice.end == request->num_known(), "request=", request->rank.id,
+                 " sampled position ", slice.end, " after ", request->num_known(), " tokens");
+    Deliver(request, sampled, &events.emplace_back());
+  }
+  ForgetEnded();
+  record.slices.clear();
+  record.tokens = record.prefill_tokens = 0;
+  state.spare_steps.push_back(std::move(record));
+  return events;
+}
+
+void Scheduler::Deliver(RequestState* request, const SampledToken& sample, TokenEvent* event) {
+  request->tokens.push_back(sample.token);
+  if (request->phase == Phase::kWaiting) state_->queues.CountWaitingToken();
+  ++state_->counters.generated_tokens;
+  event->request = request->rank.id;
+  event->token = sample.token;
+  event->logprob = sample.logprob;
+  event->top_logprobs = sample.top;
+  event->first_scheduled = request->first_scheduled;
+  if (request->IsEos(sample.token)) {
+    End(request, FinishReason::kStop, event);
+  } else if (request->num_generated() >= request->request.max_tokens) {
+    End(request, FinishReason::kLength, event);
+  }
+}
+
+void Scheduler::End(RequestState* request, FinishReason reason, TokenEvent* event) {
+  CoreState& state = *state_;
+  SchedulerStats& counters = state.counters;
+  event->request = request->rank.id;
+  event->first_scheduled = request->first_scheduled;
+  request->FillUsage(reason, event);
+  switch (reason) {
+    case FinishReason::kStop:
+      ++counters.finished_stop;
+      break;
+    case FinishReason::kLength:
+      ++counters.finished_length;
+      break;
+    case FinishReason::kAbort:
+      ++counters.finished_abort;
+      break;
+  }
+  if (request->first_scheduled != absl::InfiniteFuture()) {
+    ++state.ended_requests;
+    state.ended_tokens += request->num_known();
+  }
+  if (request->phase == Phase::kRunning) {
+    state.dropped.push_back(request->sequence);
+    state.kv.Release(&request->table, request->last_step);
+  }
+  state.queues.End(request);
+  auto owned = state.requests.extract(request->rank.id);
+  // Even when no step names it any more: the caller still looks at it, then calls ForgetEnded.
+  state.ended.push_back(std::move(owned.mapped()));
+}
+
+void Scheduler::ForgetEnded() {
+  std::erase_if(state_->ended, [](const std::unique_ptr<RequestState>& request) {
+    return request->uncommitted_slices == 0;
+  });
+}
+
+void Scheduler::ResetWorkers() {
+  CoreState& state = *state_;
+  ++state.epoch;
+  state.next_step = 1;
+  state.kv.ForgetSteps();
+  for (InFlightStep& record : state.in_flight) {
+    for (const InFlightSlice& slice : record.slices) {
+      slice.request->uncommitted_slices = 0;
+      slice.request->uncommitted_samples = 0;
+    }
+  }
+  state.in_flight.clear();
+  for (const auto& [id, request] : state.requests) request->last_step = 0;
+  while (!state.queues.running().empty()) {
+    state.Preempt(state.queues.running().front(), /*by_reset=*/true);
+  }
+  state.dropped.clear();
+  ForgetEnded();
+}
+
+Epoch Scheduler::epoch() const { return state_->epoch; }
+
+bool Scheduler::idle() const { return state_->requests.empty() && state_->in_flight.empty(); }
+
+SchedulerStats Scheduler::stats() const {
+  const CoreState& state = *state_;
+  SchedulerStats stats = state.counters;
+  stats.num_blocks = state.kv.num_blocks();
+  stats.free_blocks = state.kv.num_free();
+  stats.active_blocks = stats.num_blocks - stats.free_blocks;
+  stats.running = static_cast<int64_t>(state.queues.running().size());
+  stats.waiting = static_cast<int64_t>(state.queues.waiting().size());
+  stats.waiting_tokens = state.queues.waiting_tokens();
+  stats.steps_in_flight = static_cast<int64_t>(state.in_flight.size());
+  if (state.ended_requests > 0) {
+    stats.mean_length =
+        static_cast<double>(state.ended_tokens) / static_cast<double>(state.ended_requests);
+  }
+  return stats;
+}
+
+std::vector<PreemptionEvent> Scheduler::TakePreemptions() {
+  return std::exchange(state_->preemptions, {});
+}
+
+std::vector<TokenEvent> Scheduler::TakeAbortEvents() { return std::exchange(state_->aborts, {}); }
+
+}  // namespace octavo

@@ -1,0 +1,55 @@
+#include "scheduler/core/scheduler_config.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace octavo {
+namespace {
+
+absl::Status TooSmall(absl::string_view field, int64_t value, int64_t limit) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value, "; it must be at least ", limit));
+}
+
+}  // namespace
+
+absl::Status Validate(const SchedulerConfig& config) {
+  if (config.block_size < 1) return TooSmall("block_size", config.block_size, 1);
+  if (config.num_blocks < 1) return TooSmall("num_blocks", config.num_blocks, 1);
+  constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max() - 1;
+  if (config.num_blocks > kMaxBlocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_blocks is ", config.num_blocks, "; it must be at most ", kMaxBlocks));
+  }
+  if (config.vocab_size < 1) return TooSmall("vocab_size", config.vocab_size, 1);
+  if (config.max_model_len < 2) return TooSmall("max_model_len", config.max_model_len, 2);
+  const int64_t longest = config.num_blocks * config.block_size;
+  if (config.max_model_len > longest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_model_len is ", config.max_model_len, " tokens; the ", config.num_blocks,
+                     " KV blocks of ", config.block_size, " tokens hold at most ", longest));
+  }
+  if (config.max_num_seqs < 1) return TooSmall("max_num_seqs", config.max_num_seqs, 1);
+  if (config.max_num_batched_tokens < 1) {
+    return TooSmall("max_num_batched_tokens", config.max_num_batched_tokens, 1);
+  }
+  if (config.max_prefill_chunk < 0) {
+    return TooSmall("max_prefill_chunk", config.max_prefill_chunk, 0);
+  }
+  if (config.max_queued_requests < 1) {
+    return TooSmall("max_queued_requests", config.max_queued_requests, 1);
+  }
+  if (config.max_queued_tokens < 0) {
+    return TooSmall("max_queued_tokens", config.max_queued_tokens, 0);
+  }
+  if (!std::isfinite(config.kv_watermark) || config.kv_watermark < 0 || config.kv_watermark >= 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv_watermark is ", config.kv_watermark, "; it must be in [0, 1)"));
+  }
+  if (config.max_preemptions < 0) return TooSmall("max_preemptions", config.max_preemptions, 0);
+  return absl::OkStatus();
+}
+
+}  // namespace octavo

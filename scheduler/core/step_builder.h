@@ -1,0 +1,49 @@
+// Fills one step: decodes of running sequences, then their prefills, then waiting requests.
+#ifndef OCTAVO_SCHEDULER_CORE_STEP_BUILDER_H_
+#define OCTAVO_SCHEDULER_CORE_STEP_BUILDER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/step.h"
+#include "scheduler/core/core_state.h"
+#include "scheduler/core/preemption.h"
+
+namespace octavo {
+
+// Lives for one call of Scheduler::Schedule. A decode that finds no block either takes one from a
+// junior sequence or sits this step out; it is never taken out of the running list for its own
+// sake. Prefills need no blocks: admission reserved them.
+class StepBuilder {
+ public:
+  // `candidates` is scratch space that the caller keeps from step to step.
+  StepBuilder(CoreState* state, absl::Time now, std::vector<VictimCandidate>* candidates);
+
+  // Empty slices: nothing can run now. `record` gets the step's own account of the plan.
+  void Build(StepPlan* plan, InFlightStep* record);
+
+ private:
+  void Decode(RequestState* request);
+  void Prefill(RequestState* request, std::vector<BlockId> new_blocks, bool start);
+  void Admit();
+  bool ReserveForDecode(RequestState* request, std::vector<BlockId>* new_blocks);
+  bool PreemptFor(const RequestState& beneficiary);
+  int64_t ComingBlocks();
+  int64_t NextStepBlocks() const;
+  SeqSlice& AddSlice(RequestState* request, int32_t num_tokens, bool sample);
+
+  CoreState& state_;
+  const absl::Time now_;
+  std::vector<VictimCandidate>& candidates_;
+  StepPlan* plan_ = nullptr;
+  InFlightStep* record_ = nullptr;
+  int32_t budget_;                // tokens left
+  bool short_of_blocks_ = false;  // someone was preempted or sat out: nothing new starts
+  int64_t ending_blocks_ = -1;    // of sequences that end in steps in flight; -1: not counted yet
+  int64_t promised_ = 0;          // coming blocks that sequences sitting out wait for
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_SCHEDULER_CORE_STEP_BUILDER_H_

@@ -1,0 +1,83 @@
+#include "scheduler/kv/block_pool.h"
+
+#include <limits>
+
+#include "common/check.h"
+
+namespace octavo {
+
+BlockPool::BlockPool(int64_t num_blocks) : num_blocks_(num_blocks), num_free_(num_blocks) {
+  OCTAVO_CHECK(num_blocks >= 0 && num_blocks < std::numeric_limits<BlockId>::max(),
+               "num_blocks=", num_blocks);
+  blocks_.resize(static_cast<size_t>(num_blocks) + 1);
+  const BlockId last = static_cast<BlockId>(num_blocks);
+  for (BlockId block = 0; block <= last; ++block) {
+    blocks_[block].next = block == last ? kPaddingBlock : block + 1;
+    blocks_[block].previous = block == 0 ? last : block - 1;
+  }
+}
+
+BlockPool::Block& BlockPool::At(BlockId block) {
+  OCTAVO_CHECK(block > kPaddingBlock && block <= num_blocks_, "block=", block,
+               " num_blocks=", num_blocks_);
+  return blocks_[block];
+}
+
+int32_t BlockPool::ref_count(BlockId block) const {
+  return const_cast<BlockPool*>(this)->At(block).ref_count;
+}
+
+void BlockPool::Unlink(BlockId block) {
+  Block& entry = blocks_[block];
+  blocks_[entry.previous].next = entry.next;
+  blocks_[entry.next].previous = entry.previous;
+  --num_free_;
+}
+
+std::optional<BlockId> BlockPool::Lend() {
+  const BlockId block = blocks_[kPaddingBlock].next;
+  if (block == kPaddingBlock) return std::nullopt;
+  Unlink(block);
+  blocks_[block].ref_count = 1;
+  return block;
+}
+
+void BlockPool::Share(BlockId block) {
+  Block& entry = At(block);
+  if (entry.ref_count == 0) Unlink(block);
+  ++entry.ref_count;
+}
+
+bool BlockPool::Release(BlockId block) {
+  Block& entry = At(block);
+  OCTAVO_CHECK(entry.ref_count > 0, "double free of block ", block);
+  if (--entry.ref_count > 0) return false;
+  Block& anchor = blocks_[kPaddingBlock];
+  entry.previous = anchor.previous;
+  entry.next = kPaddingBlock;
+  blocks_[anchor.previous].next = block;
+  anchor.previous = block;
+  ++num_free_;
+  return true;
+}
+
+void BlockPool::CheckInvariants() const {
+  OCTAVO_CHECK(blocks_[kPaddingBlock].ref_count == 0, "padding block lent");
+  int64_t referenced = 0;
+  for (BlockId block = 1; block <= num_blocks_; ++block) {
+    OCTAVO_CHECK(blocks_[block].ref_count >= 0, "block=", block);
+    referenced += blocks_[block].ref_count > 0 ? 1 : 0;
+  }
+  OCTAVO_CHECK(num_free_ + referenced == num_blocks_, "free=", num_free_,
+               " referenced=", referenced, " num_blocks=", num_blocks_);
+  int64_t listed = 0;
+  for (BlockId block = blocks_[kPaddingBlock].next; block != kPaddingBlock;
+       block = blocks_[block].next) {
+    OCTAVO_CHECK(blocks_[block].ref_count == 0, "lent block ", block, " in the free list");
+    OCTAVO_CHECK(blocks_[blocks_[block].next].previous == block, "broken link at block ", block);
+    OCTAVO_CHECK(++listed <= num_free_, "free list longer than ", num_free_);
+  }
+  OCTAVO_CHECK(listed == num_free_, "listed=", listed, " free=", num_free_);
+}
+
+}  // namespace octavo

@@ -1,0 +1,55 @@
+// Which physical blocks are lent, to how many tables, and in which order the free ones are reused.
+#ifndef OCTAVO_SCHEDULER_KV_BLOCK_POOL_H_
+#define OCTAVO_SCHEDULER_KV_BLOCK_POOL_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/ids.h"
+
+namespace octavo {
+
+// Blocks 1..num_blocks; block 0 is padding and never lent (kv.1). A block is free exactly when its
+// count is 0. Free blocks form a list, least recently freed first, threaded through the blocks, so
+// any of them can be taken out of the middle in O(1). Allocates only when constructed.
+class BlockPool {
+ public:
+  // REQUIRES: 0 <= num_blocks < 2^31 - 1.
+  explicit BlockPool(int64_t num_blocks);
+
+  int64_t num_blocks() const { return num_blocks_; }
+  int64_t num_free() const { return num_free_; }
+  // Tables that hold the block.
+  int32_t ref_count(BlockId block) const;
+
+  // The least recently freed block, now with count 1; nullopt when none is free.
+  std::optional<BlockId> Lend();
+  // One more table holds the block. A free block, whose content is still good (kv.5), leaves the
+  // free list.
+  void Share(BlockId block);
+  // One table fewer. True when that was the last: the block is then the last to be reused.
+  // Releasing a free block is a bug and ends the process.
+  bool Release(BlockId block);
+
+  // Ends the process unless the free list and the counts agree (kv.1).
+  void CheckInvariants() const;
+
+ private:
+  struct Block {
+    int32_t ref_count = 0;
+    BlockId next = kPaddingBlock;  // meaningful while free; the padding block is the list's anchor
+    BlockId previous = kPaddingBlock;
+  };
+
+  Block& At(BlockId block);
+  void Unlink(BlockId block);
+
+  const int64_t num_blocks_;
+  int64_t num_free_;
+  std::vector<Block> blocks_;  // [num_blocks + 1], by id
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_SCHEDULER_KV_BLOCK_POOL_H_

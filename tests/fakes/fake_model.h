@@ -1,0 +1,33 @@
+// A language model that is a hash: what it says depends on every token before, and on nothing else.
+#ifndef OCTAVO_TESTS_FAKES_FAKE_MODEL_H_
+#define OCTAVO_TESTS_FAKES_FAKE_MODEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/ids.h"
+#include "scheduler/core/request.h"
+
+namespace octavo {
+
+// Stands for the keys and values of one position: they depend on the whole prefix.
+using ChainHash = uint64_t;
+inline constexpr ChainHash kEmptyChain = 0x6f637461766fULL;
+
+// Of a prefix one token longer.
+ChainHash Extend(ChainHash prefix, TokenId token);
+
+// The token at `position` after a prefix with this hash (det.2).
+TokenId SampleToken(ChainHash prefix, uint64_t seed, uint32_t choice_index, int32_t position,
+                    int32_t vocab_size);
+
+// What a request must generate, whatever the schedule: the model applied token by token.
+struct ExpectedOutput {
+  std::vector<TokenId> tokens;
+  FinishReason finish = FinishReason::kLength;
+};
+ExpectedOutput Evaluate(const Request& request, int32_t vocab_size);
+
+}  // namespace octavo
+
+#endif  // OCTAVO_TESTS_FAKES_FAKE_MODEL_H_

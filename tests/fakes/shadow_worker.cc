@@ -1,0 +1,192 @@
+#include "tests/fakes/shadow_worker.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/executor.h"
+#include "common/status_macros.h"
+#include "tests/fakes/fake_model.h"
+
+namespace octavo {
+namespace {
+
+template <typename... Parts>
+absl::Status Broken(const Parts&... parts) {
+  return absl::FailedPreconditionError(absl::StrCat(parts...));
+}
+
+bool Names(const std::vector<BlockId>& table, BlockId block) {
+  return std::find(table.begin(), table.end(), block) != table.end();
+}
+
+}  // namespace
+
+ShadowWorker::ShadowWorker(const ShadowWorkerConfig& config)
+    : config_(config), cache_(config.num_blocks, config.block_size) {}
+
+void ShadowWorker::Reset(Epoch epoch) {
+  epoch_ = epoch;
+  next_step_ = 1;
+  mirror_.clear();
+  computed_.clear();
+  submitted_.clear();
+}
+
+int64_t ShadowWorker::mirrored_blocks() const {
+  int64_t blocks = 0;
+  for (const auto& [id, sequence] : mirror_) blocks += static_cast<int64_t>(sequence.table.size());
+  return blocks;
+}
+
+absl::Status ShadowWorker::Submit(const StepPlan& plan) {
+  if (submitted_.size() >= kMaxStepsInFlight) return Broken(submitted_.size(), " steps in flight");
+  if (plan.epoch != epoch_) return Broken("epoch ", plan.epoch, "; expected ", epoch_);
+  if (plan.step != next_step_) return Broken("step ", plan.step, "; expected ", next_step_);
+  OCTAVO_RETURN_IF_ERROR(CheckTotals(plan));
+  for (const SequenceId dropped : plan.dropped) {
+    if (mirror_.erase(dropped) == 0) return Broken("drop of unknown sequence ", dropped);
+  }
+  OCTAVO_RETURN_IF_ERROR(CheckCopies(plan));
+  Submitted submitted{plan, {}};
+  for (const SeqSlice& slice : plan.slices) {
+    OCTAVO_RETURN_IF_ERROR(ApplySlice(slice));
+    submitted.tables.push_back(mirror_[slice.sequence].table);
+  }
+  submitted_.push_back(std::move(submitted));
+  ++next_step_;
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::CheckTotals(const StepPlan& plan) const {
+  if (plan.slices.empty()) return Broken("plan without slices");
+  if (plan.slices.size() > static_cast<size_t>(config_.max_num_seqs)) {
+    return Broken(plan.slices.size(), " slices; max_num_seqs is ", config_.max_num_seqs);
+  }
+  int64_t tokens = 0;
+  std::set<SequenceId> seen;
+  for (const SeqSlice& slice : plan.slices) {
+    if (slice.num_tokens < 1) return Broken("slice of ", slice.num_tokens, " tokens");
+    if (!seen.insert(slice.sequence).second) return Broken("two slices of ", slice.sequence);
+    tokens += slice.num_tokens;
+  }
+  if (tokens > config_.max_num_batched_tokens) {
+    return Broken(tokens, " tokens; max_num_batched_tokens is ", config_.max_num_batched_tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::CheckCopies(const StepPlan& plan) const {
+  std::set<BlockId> sources;
+  std::set<BlockId> targets;
+  for (const BlockCopy& copy : plan.copies) {
+    sources.insert(copy.source);
+    if (!targets.insert(copy.target).second) return Broken("two copies into ", copy.target);
+  }
+  for (const BlockId source : sources) {
+    if (targets.contains(source)) return Broken("block ", source, " is source and target");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice) {
+  const SequenceId id = slice.sequence;
+  const bool known = mirror_.contains(id);
+  if (slice.start.has_value() && known)
+    return Broken("sequence ", id, " starts but was not dropped");
+  if (!slice.start.has_value() && !known) return Broken("sequence ", id, " is unknown");
+  Mirrored& sequence = mirror_[id];
+  if (slice.context_length != sequence.end) {
+    return Broken("sequence ", id, " context ", slice.context_length, "; its end is ",
+                  sequence.end);
+  }
+  for (const BlockId block : slice.new_blocks) {
+    OCTAVO_RETURN_IF_ERROR(CheckNewBlock(block));
+    sequence.table.push_back(block);
+  }
+  const int64_t end = int64_t{slice.context_length} + slice.num_tokens;
+  if (end > static_cast<int64_t>(sequence.table.size()) * config_.block_size) {
+    return Broken("sequence ", id, " ends at ", end, " in ", sequence.table.size(), " blocks");
+  }
+  if (end >= config_.max_model_len) {
+    return Broken("sequence ", id, " ends at ", end, "; max_model_len is ", config_.max_model_len);
+  }
+  if (slice.feed_sampled) {
+    if (!sequence.sampled || slice.num_tokens != 1 || !slice.tokens.empty()) {
+      return Broken("sequence ", id, " feeds a token that it did not sample");
+    }
+  } else if (slice.tokens.size() != static_cast<size_t>(slice.num_tokens)) {
+    return Broken("sequence ", id, " has ", slice.tokens.size(), " of ", slice.num_tokens,
+                  " tokens");
+  }
+  for (const TokenId token : slice.tokens) {
+    if (token < 0 || token >= config_.vocab_size) return Broken("token ", token);
+  }
+  sequence.end = static_cast<int32_t>(end);
+  sequence.sampled = slice.sample;
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::CheckNewBlock(BlockId block) const {
+  if (block <= kPaddingBlock || block > config_.num_blocks) return Broken("block ", block);
+  for (const auto& [id, sequence] : mirror_) {
+    if (Names(sequence.table, block)) return Broken("block ", block, " is held by sequence ", id);
+  }
+  for (const Submitted& submitted : submitted_) {
+    for (size_t i = 0; i < submitted.tables.size(); ++i) {
+      if (Names(submitted.tables[i], block)) {
+        return Broken("block ", block, " is lent while uncommitted step ", submitted.plan.step,
+                      " names it for sequence ", submitted.plan.slices[i].sequence);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> ShadowWorker::Run() {
+  OCTAVO_CHECK(!submitted_.empty(), "nothing was submitted");
+  const Submitted submitted = std::move(submitted_.front());
+  submitted_.pop_front();
+  const StepPlan& plan = submitted.plan;
+  for (const SequenceId dropped : plan.dropped) computed_.erase(dropped);
+  for (const BlockCopy& copy : plan.copies) {
+    OCTAVO_RETURN_IF_ERROR(cache_.Copy(copy.source, copy.target));
+  }
+  StepResult result;
+  result.epoch = plan.epoch;
+  result.step = plan.step;
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    OCTAVO_RETURN_IF_ERROR(RunSlice(plan.slices[i], submitted.tables[i], &result));
+  }
+  return result;
+}
+
+absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<BlockId>& table,
+                                    StepResult* result) {
+  Computed& sequence = computed_[slice.sequence];
+  if (slice.start.has_value()) sequence = {.start = *slice.start, .tokens = {}, .sampled = {}};
+  ChainHash chain = kEmptyChain;
+  for (const TokenId token : sequence.tokens) chain = Extend(chain, token);
+  for (int32_t i = 0; i < slice.num_tokens; ++i) {
+    const TokenId token = slice.feed_sampled ? *sequence.sampled : slice.tokens[i];
+    chain = Extend(chain, token);
+    OCTAVO_RETURN_IF_ERROR(cache_.Write(table, {.sequence = slice.sequence,
+                                                .position = slice.context_length + i,
+                                                .token = token,
+                                                .chain = chain}));
+    sequence.tokens.push_back(token);
+  }
+  OCTAVO_RETURN_IF_ERROR(cache_.CheckPrefix(table, sequence.tokens));
+  sequence.sampled.reset();
+  if (slice.sample) {
+    const int32_t position = slice.context_length + slice.num_tokens;
+    sequence.sampled = SampleToken(chain, sequence.start.sampling.seed, sequence.start.choice_index,
+                                   position, config_.vocab_size);
+    result->samples.push_back({.sequence = slice.sequence, .token = *sequence.sampled});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo

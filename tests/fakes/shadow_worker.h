@@ -1,0 +1,86 @@
+// A worker without a device: checks plans as strictly as a real one, computes with FakeModel over a
+// ShadowCache. Synchronous, so that simulations own the order of events.
+#ifndef OCTAVO_TESTS_FAKES_SHADOW_WORKER_H_
+#define OCTAVO_TESTS_FAKES_SHADOW_WORKER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/step.h"
+#include "tests/fakes/shadow_cache.h"
+
+namespace octavo {
+
+struct ShadowWorkerConfig {
+  int64_t num_blocks = 0;
+  int32_t block_size = 16;
+  int32_t vocab_size = 0;
+  int32_t max_model_len = 0;
+  int32_t max_num_seqs = 0;
+  int32_t max_num_batched_tokens = 0;
+};
+
+// Submit takes a plan, as the step stream would; Run computes the oldest and answers it. A plan is
+// uncommitted in between: its blocks must not be lent to anyone else (life.1).
+class ShadowWorker {
+ public:
+  explicit ShadowWorker(const ShadowWorkerConfig& config);
+
+  // Forgets sequences, step ids and submitted plans; the physical slots keep their old content, as
+  // those of a restarted engine would.
+  void Reset(Epoch epoch);
+
+  // FAILED_PRECONDITION with the rule that the plan breaks.
+  absl::Status Submit(const StepPlan& plan);
+  // REQUIRES: submitted() > 0. DATA_LOSS when attention would read a wrong slot.
+  absl::StatusOr<StepResult> Run();
+
+  size_t submitted() const { return submitted_.size(); }
+  size_t sequences() const { return mirror_.size(); }
+  // Blocks in the tables of the mirror.
+  int64_t mirrored_blocks() const;
+
+ private:
+  // A sequence as the submitted plans describe it.
+  struct Mirrored {
+    std::vector<BlockId> table;
+    int32_t end = 0;       // positions in submitted slices
+    bool sampled = false;  // the last of them samples
+  };
+  // A sequence as far as plans have run.
+  struct Computed {
+    SequenceStart start;
+    std::vector<TokenId> tokens;
+    std::optional<TokenId> sampled;  // by its last slice
+  };
+  // A plan with the tables as they were when it was submitted.
+  struct Submitted {
+    StepPlan plan;
+    std::vector<std::vector<BlockId>> tables;  // by slice
+  };
+
+  absl::Status CheckTotals(const StepPlan& plan) const;
+  absl::Status CheckCopies(const StepPlan& plan) const;
+  absl::Status ApplySlice(const SeqSlice& slice);
+  absl::Status CheckNewBlock(BlockId block) const;
+  absl::Status RunSlice(const SeqSlice& slice, const std::vector<BlockId>& table,
+                        StepResult* result);
+
+  const ShadowWorkerConfig config_;
+  ShadowCache cache_;
+  Epoch epoch_ = 0;
+  StepId next_step_ = 1;
+  std::map<SequenceId, Mirrored> mirror_;
+  std::map<SequenceId, Computed> computed_;
+  std::deque<Submitted> submitted_;
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_TESTS_FAKES_SHADOW_WORKER_H_

@@ -1,0 +1,223 @@
+#include "tests/sim/scheduler_sim.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+
+namespace octavo {
+namespace {
+
+constexpr int32_t kVocabulary = 61;
+constexpr TokenId kEos = 7;  // about one token in 61, so some outputs stop early
+constexpr int32_t kMaxEvents = 200000;
+
+int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high) {
+  return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+}
+
+template <typename T>
+T Pick(std::mt19937_64& random, std::initializer_list<T> values) {
+  return *(values.begin() + Uniform(random, 0, static_cast<int64_t>(values.size()) - 1));
+}
+
+ShadowWorkerConfig WorkerConfigOf(const SchedulerConfig& config) {
+  return {.num_blocks = config.num_blocks,
+          .block_size = config.block_size,
+          .vocab_size = config.vocab_size,
+          .max_model_len = config.max_model_len,
+          .max_num_seqs = config.max_num_seqs,
+          .max_num_batched_tokens = config.max_num_batched_tokens};
+}
+
+}  // namespace
+
+SimScenario SimScenario::FromSeed(uint64_t seed) {
+  std::mt19937_64 random(seed ^ 0x5ce7a210ULL);
+  SimScenario scenario;
+  SchedulerConfig& config = scenario.scheduler;
+  scenario.requests = static_cast<int32_t>(Uniform(random, 1, 60));
+  scenario.max_prompt = Pick(random, {1, 8, 40, 90});
+  scenario.max_output = Pick(random, {1, 6, 30, 60, 60});
+  scenario.priorities = Pick(random, {1, 1, 2, 4});
+  scenario.steps_in_flight = Pick(random, {1, 2, 2});
+  scenario.abort_permille = Pick(random, {0, 0, 5, 40});
+  scenario.reset_permille = Pick(random, {0, 0, 2, 15});
+  scenario.arrival_permille = Pick(random, {50, 300, 1000, 1000});
+  config.block_size = Pick(random, {1, 2, 4, 8, 16});
+  config.vocab_size = kVocabulary;
+  config.max_model_len = scenario.max_prompt + scenario.max_output;
+  const int64_t one_request = (config.max_model_len + config.block_size - 1) / config.block_size;
+  // From a pool in which one request just fits to one without pressure.
+  config.num_blocks = one_request * Pick(random, {1, 1, 2, 3, 30}) + Uniform(random, 0, 3);
+  config.max_num_seqs = Pick(random, {1, 4, 16, 64, 64});
+  config.max_num_batched_tokens = Pick(random, {1, 5, 32, 128, 512});
+  config.max_prefill_chunk = Pick(random, {0, 1, 7, 16});
+  config.max_queued_requests = 4096;
+  config.kv_watermark = Pick(random, {0.0, 0.0, 0.01, 0.2});
+  config.max_preemptions = Pick(random, {0, 1, 3, 16, 16});
+  return scenario;
+}
+
+std::string SimScenario::ToString() const {
+  return absl::StrCat("requests=", requests, " max_prompt=", max_prompt, " max_output=", max_output,
+                      " priorities=", priorities, " steps_in_flight=", steps_in_flight,
+                      " abort_permille=", abort_permille, " reset_permille=", reset_permille,
+                      " block_size=", scheduler.block_size, " num_blocks=", scheduler.num_blocks,
+                      " max_num_seqs=", scheduler.max_num_seqs,
+                      " max_num_batched_tokens=", scheduler.max_num_batched_tokens,
+                      " max_prefill_chunk=", scheduler.max_prefill_chunk,
+                      " max_preemptions=", scheduler.max_preemptions);
+}
+
+SchedulerSim::SchedulerSim(const SimScenario& scenario, uint64_t seed)
+    : scenario_(scenario),
+      random_(seed),
+      scheduler_(scenario.scheduler),
+      worker_(WorkerConfigOf(scenario.scheduler)) {
+  worker_.Reset(scheduler_.epoch());
+}
+
+int64_t SchedulerSim::Draw(int64_t low, int64_t high) { return Uniform(random_, low, high); }
+
+absl::Status SchedulerSim::Run(SimOutcome* outcome) {
+  while (requests_.size() < static_cast<size_t>(scenario_.requests) || !scheduler_.idle()) {
+    if (++outcome->events > kMaxEvents) return absl::DeadlineExceededError("requests never end");
+    OCTAVO_RETURN_IF_ERROR(OneEvent(outcome));
+    scheduler_.CheckInvariants();
+  }
+  OCTAVO_RETURN_IF_ERROR(DrainFacts());
+  outcome->stats = scheduler_.stats();
+  return CheckAllEnded();
+}
+
+absl::Status SchedulerSim::OneEvent(SimOutcome* outcome) {
+  now_ += absl::Milliseconds(Draw(0, 3));
+  if (requests_.size() < static_cast<size_t>(scenario_.requests) &&
+      Chance(scenario_.arrival_permille)) {
+    return AddOne();
+  }
+  if (Chance(scenario_.abort_permille)) return AbortOne();
+  if (Chance(scenario_.reset_permille)) {
+    scheduler_.ResetWorkers();
+    worker_.Reset(scheduler_.epoch());
+    return DrainFacts();
+  }
+  const bool full = worker_.submitted() >= static_cast<size_t>(scenario_.steps_in_flight);
+  if (worker_.submitted() > 0 && (full || Chance(300))) return CommitOne();
+  return ScheduleOne(outcome);
+}
+
+absl::Status SchedulerSim::AddOne() {
+  Request request;
+  request.id = next_id_++;
+  const int64_t length = Draw(1, scenario_.max_prompt);
+  for (int64_t i = 0; i < length; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(Draw(0, kVocabulary - 1)));
+  }
+  request.max_tokens = static_cast<int32_t>(Draw(1, scenario_.max_output));
+  request.sampling.seed = random_();
+  request.ignore_eos = Chance(300);
+  request.eos_ids = {kEos};
+  request.priority = static_cast<int32_t>(Draw(0, scenario_.priorities - 1));
+  request.arrival = now_;
+  requests_[request.id].request = request;
+  return scheduler_.Add(std::move(request));
+}
+
+absl::Status SchedulerSim::AbortOne() {
+  // Ids of ended requests and of none at all are aborted too.
+  const RequestId id = static_cast<RequestId>(Draw(1, static_cast<int64_t>(next_id_)));
+  const auto found = requests_.find(id);
+  if (found != requests_.end() && !found->second.ended) found->second.aborted = true;
+  scheduler_.Abort(id);
+  return DrainFacts();
+}
+
+absl::Status SchedulerSim::ScheduleOne(SimOutcome* outcome) {
+  std::optional<StepPlan> plan = scheduler_.Schedule(now_);
+  OCTAVO_RETURN_IF_ERROR(DrainFacts());
+  if (!plan.has_value()) {
+    if (worker_.submitted() > 0) return CommitOne();
+    if (scheduler_.idle()) return absl::OkStatus();
+    return absl::InternalError("nothing in flight and nothing scheduled (life.2)");
+  }
+  const absl::Status valid = worker_.Submit(*plan);
+  outcome->plans.push_back(*std::move(plan));
+  return valid;
+}
+
+absl::Status SchedulerSim::CommitOne() {
+  absl::StatusOr<StepResult> result = worker_.Run();
+  OCTAVO_RETURN_IF_ERROR(result.status());
+  OCTAVO_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
+  return Receive(scheduler_.Commit(*result));
+}
+
+absl::Status SchedulerSim::Receive(const std::vector<TokenEvent>& events) {
+  for (const TokenEvent& event : events) {
+    const auto found = requests_.find(event.request);
+    if (found == requests_.end() || found->second.ended) {
+      return absl::InternalError(absl::StrCat("event for request ", event.request));
+    }
+    Expectation& expected = found->second;
+    if (event.first_scheduled > now_ && event.finish != FinishReason::kAbort) {
+      return absl::InternalError("first_scheduled is in the future");
+    }
+    if (event.token.has_value()) expected.received.push_back(*event.token);
+    if (event.finish.has_value()) OCTAVO_RETURN_IF_ERROR(CheckEnd(event, &expected));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expected) {
+  expected->ended = true;
+  ExpectedOutput output = Evaluate(expected->request, kVocabulary);
+  const size_t received = expected->received.size();
+  if (expected->aborted) {
+    if (event.finish != FinishReason::kAbort || received > output.tokens.size()) {
+      return absl::InternalError(absl::StrCat("bad end of aborted request ", event.request));
+    }
+    output.tokens.resize(received);
+  } else if (event.finish != output.finish) {
+    return absl::InternalError(absl::StrCat("wrong finish reason of request ", event.request));
+  }
+  if (expected->received != output.tokens) {
+    return absl::InternalError(absl::StrCat("request ", event.request, " got ",
+                                            absl::StrJoin(expected->received, " "), "; expected ",
+                                            absl::StrJoin(output.tokens, " "), " (det.2)"));
+  }
+  if (event.generated_tokens != static_cast<int32_t>(received) ||
+      event.prompt_tokens != static_cast<int32_t>(expected->request.prompt.size()) ||
+      event.preemptions < expected->preemptions) {
+    return absl::InternalError(absl::StrCat("wrong usage of request ", event.request));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerSim::DrainFacts() {
+  for (const PreemptionEvent& event : scheduler_.TakePreemptions()) {
+    if (event.by_reset) continue;
+    if (++requests_[event.request].preemptions > scenario_.scheduler.max_preemptions) {
+      return absl::InternalError(
+          absl::StrCat("request ", event.request, " was preempted too often (life.3)"));
+    }
+  }
+  return Receive(scheduler_.TakeAbortEvents());
+}
+
+absl::Status SchedulerSim::CheckAllEnded() const {
+  for (const auto& [id, expected] : requests_) {
+    if (!expected.ended) return absl::InternalError(absl::StrCat("request ", id, " is lost"));
+  }
+  const SchedulerStats stats = scheduler_.stats();
+  if (stats.free_blocks != stats.num_blocks || stats.running + stats.waiting != 0) {
+    return absl::InternalError(absl::StrCat(stats.active_blocks, " blocks leaked (life.1)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo

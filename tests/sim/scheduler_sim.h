@@ -1,0 +1,83 @@
+// One seeded life of a Scheduler against a ShadowWorker: arrivals, aborts, resets, pool pressure.
+#ifndef OCTAVO_TESTS_SIM_SCHEDULER_SIM_H_
+#define OCTAVO_TESTS_SIM_SCHEDULER_SIM_H_
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/step.h"
+#include "scheduler/core/scheduler.h"
+#include "tests/fakes/fake_model.h"
+#include "tests/fakes/shadow_worker.h"
+
+namespace octavo {
+
+// What a seed decides. Defaults are overwritten by FromSeed.
+struct SimScenario {
+  SchedulerConfig scheduler;
+  int32_t requests = 40;
+  int32_t max_prompt = 40;
+  int32_t max_output = 30;
+  int32_t priorities = 1;
+  int32_t steps_in_flight = 2;  // 1 or 2
+  int32_t abort_permille = 0;   // per event
+  int32_t reset_permille = 0;   // per event
+  int32_t arrival_permille = 300;
+
+  static SimScenario FromSeed(uint64_t seed);
+  std::string ToString() const;
+};
+
+struct SimOutcome {
+  std::vector<StepPlan> plans;
+  SchedulerStats stats;
+  int32_t events = 0;  // drawn until everything had ended
+};
+
+class SchedulerSim {
+ public:
+  SchedulerSim(const SimScenario& scenario, uint64_t seed);
+
+  // Runs until every request has ended. The first broken rule is the error; CheckInvariants ends
+  // the process.
+  absl::Status Run(SimOutcome* outcome);
+
+ private:
+  struct Expectation {
+    Request request;
+    std::vector<TokenId> received;
+    int32_t preemptions = 0;  // by the pool
+    bool aborted = false;
+    bool ended = false;
+  };
+
+  bool Chance(int32_t permille) { return Draw(0, 999) < permille; }
+  int64_t Draw(int64_t low, int64_t high);  // both inclusive
+
+  absl::Status OneEvent(SimOutcome* outcome);
+  absl::Status AddOne();
+  absl::Status AbortOne();
+  absl::Status ScheduleOne(SimOutcome* outcome);
+  absl::Status CommitOne();
+  absl::Status Receive(const std::vector<TokenEvent>& events);
+  absl::Status CheckEnd(const TokenEvent& event, Expectation* expected);
+  absl::Status DrainFacts();
+  absl::Status CheckAllEnded() const;
+
+  const SimScenario scenario_;
+  std::mt19937_64 random_;
+  Scheduler scheduler_;
+  ShadowWorker worker_;
+  absl::Time now_ = absl::UnixEpoch();
+  std::map<RequestId, Expectation> requests_;
+  RequestId next_id_ = 1;
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_TESTS_SIM_SCHEDULER_SIM_H_
