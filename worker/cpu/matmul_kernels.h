@@ -1,0 +1,74 @@
+// The table of matmul kernels that each instruction set fills. Plain types only: the translation
+// units behind it are compiled with their own flags (simd16.h).
+#ifndef OCTAVO_WORKER_CPU_MATMUL_KERNELS_H_
+#define OCTAVO_WORKER_CPU_MATMUL_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "worker/cpu/isa.h"
+#include "worker/cpu/packed_format.h"
+
+namespace octavo {
+
+// A chunk of activation rows on its way into a product. Rows are cut into tiles of nearly equal
+// size; a tile of R rows is stored k-major, [k][R], so that a kernel reads it front to back.
+struct PrepareTask {
+  const float* x = nullptr;  // [*, cols]
+  int64_t stride = 0;
+  const int32_t* row_ids = nullptr;  // [rows]: rows of x; nullptr: 0, 1, 2, ...
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t k_blocks = 0;                // ceil(cols / 32); the rest is filled with zeros
+  const float* norm_weight = nullptr;  // [cols]; nullptr: no norm
+  float eps = 0;
+  bool round_to_bf16 = false;
+  int64_t first_tile = 0;  // to prepare, of the chunk's tiles
+  int64_t last_tile = 0;
+  float* tiles = nullptr;  // out: [tile][k_blocks * 32][R]
+  float* sums = nullptr;   // out: [tile][k_blocks][R], sums of x over each block
+  float* row = nullptr;    // scratch, [k_blocks * 32]
+};
+
+enum class FinishOp { kStore, kAdd, kSiluGate, kGeluGate };
+
+struct MultiplyTask {
+  PackFormat format = PackFormat::kF32;
+  const uint8_t* panels = nullptr;  // of the segment
+  int64_t panel_bytes = 0;
+  int64_t k_blocks = 0;
+  int64_t first_panel = 0;
+  int64_t last_panel = 0;
+  const float* tiles = nullptr;  // as PrepareTask leaves them
+  const float* sums = nullptr;
+  int64_t rows = 0;
+  FinishOp finish = FinishOp::kStore;
+  float* out = nullptr;  // [rows, out_cols]: the segment's columns of the first row
+  int64_t out_stride = 0;
+  int64_t out_cols = 0;            // gates: half the segment's rows
+  const float* bias = nullptr;     // [out_cols]; nullptr: none
+  const float* up_bias = nullptr;  // [out_cols]; gates only
+  float* decoded = nullptr;        // scratch of decoded_floats
+  float* sums_out = nullptr;       // scratch, [rows][32]
+};
+
+struct MatmulKernels {
+  int64_t (*tile_count)(int64_t rows);
+  void (*prepare)(const PrepareTask& task);
+  void (*multiply)(const MultiplyTask& task);
+  // gate[i] = act(gate[i]) * up[i], the arithmetic of the fused gates.
+  void (*gate)(FinishOp op, const float* gate, const float* up, float* out, int64_t count);
+  void (*normalize)(const float* x, const float* weight, float eps, int64_t cols, float* out);
+  int64_t decoded_floats;
+};
+
+const MatmulKernels& MatmulKernelsAvx2();
+const MatmulKernels& MatmulKernelsAvx512();
+
+inline const MatmulKernels& KernelsFor(Isa isa) {
+  return isa == Isa::kAvx512 ? MatmulKernelsAvx512() : MatmulKernelsAvx2();
+}
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_CPU_MATMUL_KERNELS_H_
