@@ -1,0 +1,176 @@
+#include "worker/kv/table_mirror.h"
+
+#include <limits>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace octavo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr MirrorLimits kLimits = {.num_blocks = 10,
+                                  .block_size = 8,
+                                  .max_model_len = 32,
+                                  .max_num_seqs = 2,
+                                  .max_num_batched_tokens = 16,
+                                  .vocab_size = 100};
+
+SeqSlice Start(SequenceId id, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
+  SeqSlice slice;
+  slice.sequence = id;
+  slice.start = SequenceStart{{.temperature = 0, .seed = 7}, 3};
+  slice.num_tokens = static_cast<int32_t>(tokens.size());
+  slice.tokens = std::move(tokens);
+  slice.new_blocks = std::move(blocks);
+  return slice;
+}
+
+SeqSlice Next(SequenceId id, int32_t context, std::vector<TokenId> tokens,
+              std::vector<BlockId> blocks = {}) {
+  SeqSlice slice = Start(id, std::move(tokens), std::move(blocks));
+  slice.start.reset();
+  slice.context_length = context;
+  return slice;
+}
+
+SeqSlice Feed(SequenceId id, int32_t context) {
+  SeqSlice slice = Next(id, context, {});
+  slice.num_tokens = 1;
+  slice.feed_sampled = true;
+  return slice;
+}
+
+StepPlan Plan(std::vector<SeqSlice> slices, std::vector<SequenceId> dropped = {}) {
+  StepPlan plan;
+  plan.slices = std::move(slices);
+  plan.dropped = std::move(dropped);
+  return plan;
+}
+
+class TableMirrorTest : public testing::Test {
+ protected:
+  void Expect(const StepPlan& plan, absl::StatusCode code, const std::string& text) {
+    const size_t before = mirror_.num_sequences();
+    const absl::Status status = mirror_.Apply(plan);
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+    EXPECT_EQ(mirror_.num_sequences(), before);
+  }
+  void ExpectInvalid(const StepPlan& plan, const std::string& text) {
+    Expect(plan, absl::StatusCode::kInvalidArgument, text);
+  }
+  void ExpectPrecondition(const StepPlan& plan, const std::string& text) {
+    Expect(plan, absl::StatusCode::kFailedPrecondition, text);
+  }
+
+  TableMirror mirror_{kLimits};
+};
+
+TEST_F(TableMirrorTest, KeepsTheTableThroughDifferences) {
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2, 3}, {4})})).ok());
+  ASSERT_TRUE(mirror_.Apply(Plan({Next(5, 3, {4, 5, 6, 7, 8, 9}, {9})})).ok());
+  const MirroredSequence* sequence = mirror_.Find(5);
+  ASSERT_NE(sequence, nullptr);
+  EXPECT_THAT(sequence->blocks, ElementsAre(4, 9));
+  EXPECT_EQ(sequence->computed_tokens, 9);
+  EXPECT_EQ(sequence->choice_index, 3u);
+  EXPECT_EQ(sequence->sampling.seed, 7u);
+  ASSERT_TRUE(mirror_.Apply(Plan({}, {5})).ok());
+  EXPECT_EQ(mirror_.Find(5), nullptr);
+}
+
+TEST_F(TableMirrorTest, StartsAnewAfterADropInTheSamePlan) {
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2}, {4})})).ok());
+  mirror_.RecordSample(5, 3, 2);
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2, 3}, {6})}, {5})).ok());
+  EXPECT_THAT(mirror_.Find(5)->blocks, ElementsAre(6));
+  EXPECT_FALSE(mirror_.Find(5)->last_sampled.has_value());
+}
+
+TEST_F(TableMirrorTest, ForgettingAnUnknownSequenceIsHarmless) {
+  EXPECT_TRUE(mirror_.Apply(Plan({}, {1, 2, 2})).ok());
+}
+
+TEST_F(TableMirrorTest, FeedsWhatWasSampledAtThatPosition) {
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2}, {4})})).ok());
+  ExpectPrecondition(Plan({Feed(5, 2)}), "before anything was sampled");
+  mirror_.RecordSample(5, 42, 2);
+  ExpectPrecondition(Plan({Feed(5, 1)}), "position 1");
+  EXPECT_TRUE(mirror_.Apply(Plan({Feed(5, 2)})).ok());
+  ExpectPrecondition(Plan({Feed(5, 3)}), "position 2");
+}
+
+TEST_F(TableMirrorTest, RefusesUnknownAndRepeatedSequences) {
+  ExpectPrecondition(Plan({Next(7, 0, {1}, {1})}), "sequence 7: unknown");
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1}, {4})})).ok());
+  ExpectPrecondition(Plan({Start(5, {1}, {3})}), "sequence 5: starts again");
+  ExpectPrecondition(Plan({Next(5, 1, {1})}, {5}), "sequence 5: unknown");
+  ExpectInvalid(Plan({Next(5, 1, {1}), Next(5, 1, {1})}), "sequence 5 has two slices");
+}
+
+TEST_F(TableMirrorTest, RefusesWhatDoesNotFitTheTable) {
+  ExpectInvalid(Plan({Start(5, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {4})}), "do not fit in 1 blocks of 8");
+  ExpectInvalid(Plan({Start(5, {1}, {1, 2, 3, 4, 5})}), "table of 5 blocks");
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2}, {4})})).ok());
+  ExpectPrecondition(Plan({Next(5, 3, {1})}), "past the 2 tokens");
+  ExpectInvalid(Plan({Next(5, 32, {1})}), "the model length");
+  ExpectInvalid(Plan({Next(5, std::numeric_limits<int32_t>::max(), {1})}), "the model length");
+  ExpectInvalid(Plan({Next(5, -1, {1})}), "context -1");
+}
+
+TEST_F(TableMirrorTest, RefusesIdsOutOfRange) {
+  ExpectInvalid(Plan({Start(5, {1}, {0})}), "block 0 is outside [1, 10]");
+  ExpectInvalid(Plan({Start(5, {1}, {11})}), "block 11 is outside [1, 10]");
+  ExpectInvalid(Plan({Start(5, {1}, {-3})}), "block -3");
+  ExpectInvalid(Plan({Start(5, {100}, {1})}), "token id 100 is outside [0, 100)");
+  ExpectInvalid(Plan({Start(5, {-1}, {1})}), "token id -1");
+}
+
+TEST_F(TableMirrorTest, RefusesMalformedSlices) {
+  SeqSlice slice = Start(5, {1, 2}, {1});
+  slice.num_tokens = 3;
+  ExpectInvalid(Plan({slice}), "carries 2 ids");
+  slice.num_tokens = 0;
+  ExpectInvalid(Plan({slice}), "slice of 0 tokens");
+  slice = Start(5, {1}, {1});
+  slice.start->sampling.top_p = 2;
+  ExpectInvalid(Plan({slice}), "sequence 5");
+  slice = Feed(5, 0);
+  slice.num_tokens = 2;
+  ExpectInvalid(Plan({slice}), "feed_sampled takes 1 token");
+}
+
+TEST_F(TableMirrorTest, RefusesMoreThanTheStepLimits) {
+  ExpectInvalid(Plan({Start(1, {1}, {1}), Start(2, {1}, {2}), Start(3, {1}, {3})}),
+                "3 slices; the limit is 2");
+  const std::vector<TokenId> nine(9, 1);
+  ExpectInvalid(Plan({Start(1, nine, {1, 2}), Start(2, nine, {3, 4})}), "18 tokens");
+}
+
+TEST_F(TableMirrorTest, HoldsABoundedNumberOfSequences) {
+  for (SequenceId id = 0; id < 6; ++id)
+    ASSERT_TRUE(mirror_.Apply(Plan({Start(id, {1}, {1})})).ok()) << id;
+  ExpectInvalid(Plan({Start(6, {1}, {1})}), "would hold 7 sequences; the limit is 6");
+  EXPECT_TRUE(mirror_.Apply(Plan({Start(6, {1}, {1})}, {0})).ok());
+}
+
+TEST_F(TableMirrorTest, RefusesCopiesThatAreNoParallelSet) {
+  StepPlan plan;
+  plan.copies = {{1, 2}, {3, 2}};
+  ExpectInvalid(plan, "block 2 is the target of two copies");
+  plan.copies = {{1, 2}, {2, 3}};
+  ExpectInvalid(plan, "block 2 is both source and target");
+  plan.copies = {{1, 11}};
+  ExpectInvalid(plan, "copy target block 11");
+  plan.copies = {{0, 1}};
+  ExpectInvalid(plan, "copy source block 0");
+  plan.copies = {{1, 2}, {1, 3}};
+  EXPECT_TRUE(mirror_.Apply(plan).ok());
+}
+
+}  // namespace
+}  // namespace octavo

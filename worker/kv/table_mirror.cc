@@ -1,0 +1,120 @@
+#include "worker/kv/table_mirror.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/executor.h"
+#include "common/status_macros.h"
+#include "worker/kv/plan_check.h"
+
+namespace octavo {
+
+TableMirror::TableMirror(const MirrorLimits& limits) : limits_(limits) {}
+
+absl::Status TableMirror::Apply(const StepPlan& plan) {
+  OCTAVO_RETURN_IF_ERROR(Check(plan));
+  for (const SequenceId sequence : plan.dropped) sequences_.erase(sequence);
+  for (const SeqSlice& slice : plan.slices) {
+    MirroredSequence& sequence = sequences_[slice.sequence];
+    if (slice.start) {
+      sequence.sampling = slice.start->sampling;
+      sequence.choice_index = slice.start->choice_index;
+    }
+    sequence.blocks.insert(sequence.blocks.end(), slice.new_blocks.begin(), slice.new_blocks.end());
+    sequence.computed_tokens = slice.context_length + slice.num_tokens;
+  }
+  return absl::OkStatus();
+}
+
+const MirroredSequence* TableMirror::Find(SequenceId sequence) const {
+  const auto found = sequences_.find(sequence);
+  return found == sequences_.end() ? nullptr : &found->second;
+}
+
+void TableMirror::RecordSample(SequenceId sequence, TokenId token, int32_t position) {
+  const auto found = sequences_.find(sequence);
+  OCTAVO_CHECK(found != sequences_.end(), "sequence=", sequence);
+  found->second.last_sampled = token;
+  found->second.sampled_position = position;
+}
+
+bool TableMirror::IsDropped(SequenceId sequence) const {
+  return std::binary_search(dropped_.begin(), dropped_.end(), sequence);
+}
+
+absl::Status TableMirror::Check(const StepPlan& plan) {
+  if (static_cast<int64_t>(plan.slices.size()) > limits_.max_num_seqs)
+    return absl::InvalidArgumentError(absl::StrCat("plan has ", plan.slices.size(),
+                                                   " slices; the limit is ", limits_.max_num_seqs,
+                                                   " (max_num_seqs)"));
+  OCTAVO_RETURN_IF_ERROR(CheckCopies(plan.copies, limits_.num_blocks));
+
+  dropped_.assign(plan.dropped.begin(), plan.dropped.end());
+  std::sort(dropped_.begin(), dropped_.end());
+  dropped_.erase(std::unique(dropped_.begin(), dropped_.end()), dropped_.end());
+  named_.clear();
+  int64_t tokens = 0;
+  // Forgetting a sequence that was never known is harmless, so drops are not refused.
+  int64_t held = static_cast<int64_t>(sequences_.size());
+  for (const SequenceId sequence : dropped_) held -= sequences_.contains(sequence);
+  for (const SeqSlice& slice : plan.slices) {
+    OCTAVO_RETURN_IF_ERROR(CheckSliceShape(slice, limits_));
+    OCTAVO_RETURN_IF_ERROR(CheckSlice(slice));
+    named_.push_back(slice.sequence);
+    tokens += slice.num_tokens;
+    held += slice.start.has_value();
+  }
+  if (tokens > limits_.max_num_batched_tokens)
+    return absl::InvalidArgumentError(absl::StrCat("plan has ", tokens, " tokens; the limit is ",
+                                                   limits_.max_num_batched_tokens,
+                                                   " (max_num_batched_tokens)"));
+  std::sort(named_.begin(), named_.end());
+  const auto twice = std::adjacent_find(named_.begin(), named_.end());
+  if (twice != named_.end())
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", *twice, " has two slices"));
+  // Ended sequences may linger until the steps in flight that name them are committed (life.1).
+  const int64_t most = int64_t{limits_.max_num_seqs} * (1 + kMaxStepsInFlight);
+  if (held > most)
+    return absl::InvalidArgumentError(absl::StrCat("worker would hold ", held,
+                                                   " sequences; the limit is ", most, ", ",
+                                                   1 + kMaxStepsInFlight, " x max_num_seqs"));
+  return absl::OkStatus();
+}
+
+absl::Status TableMirror::CheckSlice(const SeqSlice& slice) const {
+  const auto error = [&](auto... parts) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", slice.sequence, ": ", parts...));
+  };
+  const MirroredSequence* sequence = IsDropped(slice.sequence) ? nullptr : Find(slice.sequence);
+  if (slice.start && sequence != nullptr) return error("starts again without having been dropped");
+  if (!slice.start && sequence == nullptr) return error("unknown, and the slice does not start it");
+
+  const int64_t blocks = static_cast<int64_t>(slice.new_blocks.size()) +
+                         (sequence == nullptr ? 0 : static_cast<int64_t>(sequence->blocks.size()));
+  const int64_t most_blocks =
+      (int64_t{limits_.max_model_len} + limits_.block_size - 1) / limits_.block_size;
+  if (blocks > most_blocks)
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", slice.sequence, ": table of ", blocks, " blocks; max_model_len ",
+                     limits_.max_model_len, " needs at most ", most_blocks));
+  const int64_t end = int64_t{slice.context_length} + slice.num_tokens;
+  if (end > blocks * limits_.block_size)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sequence ", slice.sequence, ": context ", slice.context_length, " + ", slice.num_tokens,
+        " tokens do not fit in ", blocks, " blocks of ", limits_.block_size, " (step.2)"));
+  if (sequence == nullptr) return absl::OkStatus();
+
+  if (slice.context_length > sequence->computed_tokens)
+    return error("context ", slice.context_length, " is past the ", sequence->computed_tokens,
+                 " tokens that were computed");
+  if (slice.feed_sampled) {
+    if (!sequence->last_sampled) return error("feed_sampled before anything was sampled");
+    if (sequence->sampled_position != slice.context_length)
+      return error("feed_sampled at position ", slice.context_length,
+                   ", but the last sampled token is that of position ", sequence->sampled_position);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo
