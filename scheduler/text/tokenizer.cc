@@ -69,11 +69,13 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::EncodeSegments(
   size_t search = 0;       // no literal starts between plain_begin and here
   size_t range_begin = 0;
   for (size_t i = 0; i < segments.size();) {
-    // Neighbours that agree are one range.
+    // Neighbours that agree are one range; empty segments part nothing.
     const bool parse_special = segments[i].parse_special;
     size_t range_end = range_begin;
-    for (; i < segments.size() && segments[i].parse_special == parse_special; ++i) {
-      range_end += segments[i].text.size();
+    for (; i < segments.size(); ++i) {
+      const TextSegment& segment = segments[i];
+      if (segment.parse_special != parse_special && !segment.text.empty()) break;
+      range_end += segment.text.size();
     }
     // Literals that start in this range; one that is not special may end behind it.
     search = std::max(search, range_begin);

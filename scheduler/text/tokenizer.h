@@ -35,7 +35,7 @@ struct TextSegment {
 // Immutable; safe to use from any thread.
 class Tokenizer {
  public:
-  static constexpr size_t kMaxTextBytes = 64 * 1024 * 1024;
+  static constexpr size_t kMaxTextBytes = 16 * 1024 * 1024;
   static constexpr int32_t kMaxVocabSize = 1 << 24;
 
   // INVALID_ARGUMENT naming what contradicts itself: a merge of unknown tokens, an id out of range,

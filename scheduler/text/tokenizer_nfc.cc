@@ -11,6 +11,12 @@
 namespace octavo {
 namespace {
 
+constexpr auto kForm = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+
+// U+11A7, one before the first trailing consonant, composes with nothing; utf8proc 2.8 takes it for
+// a trailing consonant and drops it. So text is composed in stretches between such code points.
+constexpr utf8proc_int32_t kHangulBeforeTrailing = 0x11A7;
+
 // Everything below U+0300 is in form C already, and starts with a byte below 0xCC.
 bool SurelyNormal(absl::string_view text) {
   return std::all_of(text.begin(), text.end(),
@@ -31,9 +37,9 @@ std::string NormalizeNfc(absl::string_view text) {
   for (size_t offset = 0; offset < text.size(); offset += Utf8SequenceLength(text[offset])) {
     utf8proc_int32_t parts[8];  // Unicode's canonical decompositions have at most 4
     int boundary_class = 0;
-    const utf8proc_ssize_t count = utf8proc_decompose_char(
-        static_cast<utf8proc_int32_t>(DecodeUtf8At(text, offset)), parts, 8,
-        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE), &boundary_class);
+    const utf8proc_ssize_t count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(DecodeUtf8At(text, offset)), parts, 8,
+                                kForm, &boundary_class);
     OCTAVO_CHECK(count >= 0 && count <= 8, "decomposition of ", count);
     points.insert(points.end(), parts, parts + count);
   }
@@ -47,14 +53,19 @@ std::string NormalizeNfc(absl::string_view text) {
     });
     run = std::find_if(end, points.end(), is_mark);
   }
-  const utf8proc_ssize_t composed =
-      utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
-                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  OCTAVO_CHECK(composed >= 0, utf8proc_errmsg(composed));
   std::string result;
   result.reserve(text.size());
-  for (utf8proc_ssize_t i = 0; i < composed; ++i) {
-    AppendUtf8(static_cast<uint32_t>(points[i]), &result);
+  for (size_t begin = 0; begin < points.size();) {
+    const size_t end =
+        std::find(points.begin() + begin, points.end(), kHangulBeforeTrailing) - points.begin();
+    const utf8proc_ssize_t composed = utf8proc_normalize_utf32(
+        points.data() + begin, static_cast<utf8proc_ssize_t>(end - begin), kForm);
+    OCTAVO_CHECK(composed >= 0, utf8proc_errmsg(composed));
+    for (utf8proc_ssize_t i = 0; i < composed; ++i) {
+      AppendUtf8(static_cast<uint32_t>(points[begin + i]), &result);
+    }
+    if (end < points.size()) AppendUtf8(kHangulBeforeTrailing, &result);
+    begin = end + 1;
   }
   return result;
 }
