@@ -1,0 +1,151 @@
+#include "worker/cpu/logit_scan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "worker/cpu/simd16.h"
+
+namespace octavo {
+namespace {
+
+using namespace OCTAVO_SIMD;  // NOLINT: the vector vocabulary
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The last, partial group is filled up with -infinity, which never wins and weighs nothing.
+Vec LoadGroup(std::span<const float> logits, size_t first) {
+  if (first + kLanes <= logits.size()) return Load(logits.data() + first);
+  alignas(64) float padded[kLanes];
+  std::fill_n(padded, kLanes, -kInfinity);
+  std::copy(logits.begin() + static_cast<std::ptrdiff_t>(first), logits.end(), padded);
+  return Load(padded);
+}
+
+__m256 IsNan(Vec x) {
+  return _mm256_or_ps(_mm256_cmp_ps(Low(x), Low(x), _CMP_UNORD_Q),
+                      _mm256_cmp_ps(High(x), High(x), _CMP_UNORD_Q));
+}
+
+// a where x is above -infinity, 0 elsewhere.
+Vec WhereFinite(Vec a, Vec x) {
+  const __m256 lowest = _mm256_set1_ps(-kInfinity);
+  return {_mm256_and_ps(a.lo, _mm256_cmp_ps(x.lo, lowest, _CMP_GT_OQ)),
+          _mm256_and_ps(a.hi, _mm256_cmp_ps(x.hi, lowest, _CMP_GT_OQ))};
+}
+
+// Bit i: lane i is >= bound.
+uint32_t AtLeast(Vec x, __m256 bound) {
+  const auto low =
+      static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.lo, bound, _CMP_GE_OQ)));
+  const auto high =
+      static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.hi, bound, _CMP_GE_OQ)));
+  return low | high << 8;
+}
+
+Vec WeightsOf(Vec logits, Vec max, Vec scale) {
+  return WhereFinite(Exp2(Mul(Sub(logits, max), scale)), logits);
+}
+
+__m256d ToDouble(__m128 x) { return _mm256_cvtps_pd(x); }
+
+}  // namespace
+
+bool LogitMaxima::Scan(std::span<const float> logits) {
+  group_max.resize((logits.size() + kGroup - 1) / kGroup);
+  Vec running = Set1(-kInfinity);
+  __m256 nan = _mm256_setzero_ps();
+  for (size_t group = 0; group < group_max.size(); ++group) {
+    const Vec x = LoadGroup(logits, group * kGroup);
+    nan = _mm256_or_ps(nan, IsNan(x));
+    running = Max(running, x);
+    group_max[group] = ReduceMax(x);
+  }
+  max = ReduceMax(running);
+  return _mm256_movemask_ps(nan) == 0 && max < kInfinity && max > -kInfinity;
+}
+
+TokenId LogitMaxima::ArgMax(std::span<const float> logits) const {
+  const auto group =
+      static_cast<size_t>(std::find(group_max.begin(), group_max.end(), max) - group_max.begin());
+  size_t token = group * kGroup;
+  while (logits[token] != max) ++token;
+  return static_cast<TokenId>(token);
+}
+
+float LogitMaxima::LowerBoundOfLargest(int64_t count) {
+  if (count > static_cast<int64_t>(group_max.size())) return -kInfinity;
+  order = group_max;
+  const auto nth = order.begin() + (count - 1);
+  std::nth_element(order.begin(), nth, order.end(), std::greater<float>());
+  return *nth;
+}
+
+LogitWeights::LogitWeights(float max_logit, float temperature)
+    : max(max_logit),
+      scale(static_cast<float>(std::min(1.4426950408889634 / static_cast<double>(temperature),
+                                        double{std::numeric_limits<float>::max()}))) {}
+
+double LogitWeights::Sum(std::span<const float> logits, std::vector<double>* block_sums) const {
+  const Vec max_lanes = Set1(max), scale_lanes = Set1(scale);
+  if (block_sums != nullptr) block_sums->clear();
+  double total = 0;
+  for (size_t block = 0; block < logits.size(); block += kBlock) {
+    const size_t end = std::min(logits.size(), block + kBlock);
+    __m256d sum = _mm256_setzero_pd();
+    for (size_t i = block; i < end; i += kLanes) {
+      const Vec w = WeightsOf(LoadGroup(logits, i), max_lanes, scale_lanes);
+      const __m256d low = _mm256_add_pd(ToDouble(_mm256_castps256_ps128(w.lo)),
+                                        ToDouble(_mm256_extractf128_ps(w.lo, 1)));
+      const __m256d high = _mm256_add_pd(ToDouble(_mm256_castps256_ps128(w.hi)),
+                                         ToDouble(_mm256_extractf128_ps(w.hi, 1)));
+      sum = _mm256_add_pd(sum, _mm256_add_pd(low, high));
+    }
+    alignas(32) double lanes[4];
+    _mm256_store_pd(lanes, sum);
+    const double block_sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    if (block_sums != nullptr) block_sums->push_back(block_sum);
+    total += block_sum;
+  }
+  return total;
+}
+
+void LogitWeights::Of(std::span<const float> logits, float* out) const {
+  alignas(64) float lanes[kLanes];
+  for (size_t i = 0; i < logits.size(); i += kLanes) {
+    Store(lanes, WeightsOf(LoadGroup(logits, i), Set1(max), Set1(scale)));
+    std::copy_n(lanes, std::min<size_t>(kLanes, logits.size() - i), out + i);
+  }
+}
+
+void LogitWeights::Weigh(std::span<Candidate> candidates) const {
+  alignas(64) float lanes[kLanes];
+  for (size_t i = 0; i < candidates.size(); i += kLanes) {
+    const size_t count = std::min<size_t>(kLanes, candidates.size() - i);
+    std::fill_n(lanes, kLanes, -kInfinity);
+    for (size_t lane = 0; lane < count; ++lane) lanes[lane] = candidates[i + lane].logit;
+    Store(lanes, WeightsOf(Load(lanes), Set1(max), Set1(scale)));
+    for (size_t lane = 0; lane < count; ++lane) candidates[i + lane].weight = lanes[lane];
+  }
+}
+
+void CollectAtLeast(std::span<const float> logits, const LogitMaxima& maxima, float bound,
+                    std::vector<Candidate>* candidates) {
+  candidates->clear();
+  bound = std::max(bound, std::numeric_limits<float>::lowest());
+  const __m256 bound_lanes = _mm256_set1_ps(bound);
+  for (size_t group = 0; group < maxima.group_max.size(); ++group) {
+    if (maxima.group_max[group] < bound) continue;
+    const size_t first = group * LogitMaxima::kGroup;
+    for (uint32_t mask = AtLeast(LoadGroup(logits, first), bound_lanes); mask != 0;
+         mask &= mask - 1) {
+      const size_t token = first + static_cast<size_t>(std::countr_zero(mask));
+      candidates->push_back({logits[token], 0, static_cast<TokenId>(token)});
+    }
+  }
+}
+
+}  // namespace octavo

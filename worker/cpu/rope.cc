@@ -1,0 +1,149 @@
+#include "worker/cpu/rope.h"
+
+#include <immintrin.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/cpu/kv_layout.h"
+#include "worker/cpu/simd16.h"
+
+namespace octavo {
+namespace {
+
+// Below this many elements another thread takes longer to wake than to help.
+constexpr int64_t kSmallElements = 8192;
+
+absl::Status Invalid(absl::string_view what, int64_t value, absl::string_view limit,
+                     int64_t limit_value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("rope: ", what, " is ", value, "; ", limit, " is ", limit_value));
+}
+
+absl::Status Check(const RopeAndWriteKvParams& params) {
+  const KvShape& shape = params.pool.geometry.shape();
+  if (params.batch == nullptr || params.pool.data == nullptr || params.qkv.data == nullptr)
+    return absl::InvalidArgumentError("rope: batch, pool or qkv is missing");
+  if (params.head_dim != shape.head_dim)
+    return Invalid("head_dim", params.head_dim, "the cache's", shape.head_dim);
+  if (params.num_kv_heads != shape.num_kv_heads)
+    return Invalid("num_kv_heads", params.num_kv_heads, "the cache's", shape.num_kv_heads);
+  if (params.num_heads < 0) return Invalid("num_heads", params.num_heads, "the least", 0);
+  if (params.layer < 0 || params.layer >= shape.num_layers)
+    return Invalid("layer", params.layer, "num_layers", shape.num_layers);
+  const int64_t cols = (int64_t{params.num_heads} + 2 * params.num_kv_heads) * params.head_dim;
+  if (params.qkv.cols < cols) return Invalid("cols of qkv", params.qkv.cols, "q, k and v's", cols);
+  if (params.qkv.rows < params.batch->num_rows)
+    return Invalid("rows of qkv", params.qkv.rows, "the batch's", params.batch->num_rows);
+  const RopeTable& rope = params.rope;
+  if (rope.rotary_dim < 0 || rope.rotary_dim % 2 != 0 || rope.rotary_dim > params.head_dim)
+    return Invalid("rotary_dim (even)", rope.rotary_dim, "head_dim", params.head_dim);
+  if (rope.rotary_dim > 0 && rope.cos_sin == nullptr)
+    return absl::InvalidArgumentError("rope: the table of cosines and sines is missing");
+  for (int32_t row = 0; row < params.batch->num_rows; ++row) {
+    if (params.batch->slots[row] < 0)
+      return Invalid("slot", params.batch->slots[row], "the least", 0);
+    const int32_t position = params.batch->positions[row];
+    if (position < 0 || (rope.rotary_dim > 0 && position >= rope.max_positions))
+      return Invalid("position", position, "the end of the rope table", rope.max_positions);
+  }
+  return absl::OkStatus();
+}
+
+uint16_t ToBfloat(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+void StoreElement(DType dtype, std::byte* to, float x) {
+  if (dtype == DType::kF32) {
+    std::memcpy(to, &x, sizeof x);
+    return;
+  }
+  const uint16_t half = dtype == DType::kBF16
+                            ? ToBfloat(x)
+                            : static_cast<uint16_t>(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
+  std::memcpy(to, &half, sizeof half);
+}
+
+// 16 partial sums of squares, then a fixed tree, as every RMSNorm of this backend.
+void NormalizeHead(float* x, int32_t head_dim, const RmsNorm& norm) {
+  using namespace OCTAVO_SIMD;  // NOLINT: the vector vocabulary
+  Vec squares = Zero();
+  int32_t d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes) {
+    const Vec v = Load(x + d);
+    squares = Fma(v, v, squares);
+  }
+  if (d < head_dim) {  // a multiple of 8
+    const Vec v = Load8(x + d);
+    squares = Fma(v, v, squares);
+  }
+  const float mean = ReduceAdd(squares) / static_cast<float>(head_dim);
+  const float scale = 1.0f / std::sqrt(mean + norm.eps);
+  for (int32_t i = 0; i < head_dim; ++i) x[i] = x[i] * scale * norm.weight[i];
+}
+
+// cos_sin: [rotary_dim / 2][2] of the position.
+void RotateHead(float* x, const RopeTable& rope, const float* cos_sin) {
+  const int32_t pairs = rope.rotary_dim / 2;
+  const int32_t first_step = rope.interleaved ? 2 : 1;
+  const int32_t second = rope.interleaved ? 1 : pairs;
+  for (int32_t i = 0; i < pairs; ++i) {
+    float& a = x[i * first_step];
+    float& b = x[i * first_step + second];
+    const float cosine = cos_sin[2 * i], sine = cos_sin[2 * i + 1];
+    const float rotated = a * cosine - b * sine;
+    b = b * cosine + a * sine;
+    a = rotated;
+  }
+}
+
+}  // namespace
+
+absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params, ThreadPool& pool) {
+  OCTAVO_RETURN_IF_ERROR(Check(params));
+  OCTAVO_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Create(params.pool.geometry));
+  const int32_t head_dim = params.head_dim;
+  const int32_t first_k = params.num_heads, first_v = params.num_heads + params.num_kv_heads;
+  const int64_t heads = int64_t{first_v} + params.num_kv_heads;
+
+  const auto run = [&](int64_t row, int32_t head) {
+    float* x = params.qkv.row(row) + int64_t{head} * head_dim;
+    if (head < first_v) {
+      const RmsNorm& norm = head < first_k ? params.q_norm : params.k_norm;
+      if (norm.weight != nullptr) NormalizeHead(x, head_dim, norm);
+      const int64_t position = params.batch->positions[row];
+      RotateHead(x, params.rope, params.rope.cos_sin + position * params.rope.rotary_dim);
+    }
+    if (head < first_k) return;
+    const int64_t slot = params.batch->slots[row];
+    const auto in_block = static_cast<int32_t>(slot % layout.block_size());
+    const bool is_key = head < first_v;
+    std::byte* piece = params.pool.data + slot / layout.block_size() * layout.block_stride() +
+                       layout.PieceOffset(params.layer, head - (is_key ? first_k : first_v));
+    for (int32_t d = 0; d < head_dim; ++d)
+      StoreElement(
+          layout.dtype(),
+          piece + (is_key ? layout.KeyOffset(in_block, d) : layout.ValueOffset(in_block, d)), x[d]);
+  };
+  const int64_t items = params.batch->num_rows * heads;
+  const auto share = [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item)
+      run(item / heads, static_cast<int32_t>(item % heads));
+  };
+  if (items * head_dim < kSmallElements) {
+    share(0, items);
+  } else {
+    pool.Run([&](int thread) {
+      share(items * thread / pool.size(), items * (thread + 1) / pool.size());
+    });
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo
