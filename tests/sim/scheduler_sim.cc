@@ -102,7 +102,9 @@ absl::Status SchedulerSim::OneEvent(SimOutcome* outcome) {
   }
   if (Chance(scenario_.abort_permille)) return AbortOne();
   if (Chance(scenario_.reset_permille)) {
+    const Epoch before = scheduler_.epoch();
     scheduler_.ResetWorkers();
+    if (scheduler_.epoch() <= before) return absl::InternalError("the epoch did not advance");
     worker_.Reset(scheduler_.epoch());
     return DrainFacts();
   }
@@ -141,7 +143,8 @@ absl::Status SchedulerSim::ScheduleOne(SimOutcome* outcome) {
   std::optional<StepPlan> plan = scheduler_.Schedule(now_);
   OCTAVO_RETURN_IF_ERROR(DrainFacts());
   if (!plan.has_value()) {
-    if (worker_.submitted() > 0) return CommitOne();
+    // An engine may ask again before the result is there, for example when a request arrives.
+    if (worker_.submitted() > 0) return Chance(500) ? CommitOne() : absl::OkStatus();
     if (scheduler_.idle()) return absl::OkStatus();
     return absl::InternalError("nothing in flight and nothing scheduled (life.2)");
   }
@@ -154,7 +157,9 @@ absl::Status SchedulerSim::CommitOne() {
   absl::StatusOr<StepResult> result = worker_.Run();
   OCTAVO_RETURN_IF_ERROR(result.status());
   OCTAVO_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
-  return Receive(scheduler_.Commit(*result));
+  const std::vector<TokenEvent> events = scheduler_.Commit(*result);
+  discarded_ += static_cast<int64_t>(result->samples.size() - events.size());
+  return Receive(events);
 }
 
 absl::Status SchedulerSim::Receive(const std::vector<TokenEvent>& events) {
@@ -214,6 +219,13 @@ absl::Status SchedulerSim::CheckAllEnded() const {
     if (!expected.ended) return absl::InternalError(absl::StrCat("request ", id, " is lost"));
   }
   const SchedulerStats stats = scheduler_.stats();
+  // The later step in flight, when the end is seen; both, when an abort comes between commits.
+  const uint64_t most = (scenario_.steps_in_flight - 1) * stats.finished_stop +
+                        scenario_.steps_in_flight * stats.finished_abort;
+  if (static_cast<uint64_t>(discarded_) > most) {
+    return absl::InternalError(absl::StrCat(discarded_, " sampled tokens were discarded; at most ",
+                                            most, " came after an end"));
+  }
   if (stats.free_blocks != stats.num_blocks || stats.running + stats.waiting != 0) {
     return absl::InternalError(absl::StrCat(stats.active_blocks, " blocks leaked (life.1)"));
   }

@@ -76,6 +76,7 @@ class SchedulerSim {
   absl::Time now_ = absl::UnixEpoch();
   std::map<RequestId, Expectation> requests_;
   RequestId next_id_ = 1;
+  int64_t discarded_ = 0;  // samples of committed steps that gave no event
 };
 
 }  // namespace octavo
