@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/ggml_type.h"
 #include "common/status_macros.h"
 
 namespace octavo {
@@ -65,118 +66,7 @@ std::string Quote(absl::string_view name) {
   return absl::StrCat("\"", absl::CHexEscape(name.substr(0, kShown)), cut ? "..." : "", "\"");
 }
 
-// enum ggml_type of ggml.h.
-std::optional<DType> SupportedType(uint32_t type) {
-  switch (type) {
-    case 0:
-      return DType::kF32;
-    case 1:
-      return DType::kF16;
-    case 2:
-      return DType::kQ4_0;
-    case 3:
-      return DType::kQ4_1;
-    case 6:
-      return DType::kQ5_0;
-    case 7:
-      return DType::kQ5_1;
-    case 8:
-      return DType::kQ8_0;
-    case 12:
-      return DType::kQ4_K;
-    case 13:
-      return DType::kQ5_K;
-    case 14:
-      return DType::kQ6_K;
-    case 30:
-      return DType::kBF16;
-    default:
-      return std::nullopt;
-  }
-}
-
-absl::string_view UnsupportedTypeName(uint32_t type) {
-  switch (type) {
-    case 9:
-      return "Q8_1";
-    case 10:
-      return "Q2_K";
-    case 11:
-      return "Q3_K";
-    case 15:
-      return "Q8_K";
-    case 16:
-      return "IQ2_XXS";
-    case 17:
-      return "IQ2_XS";
-    case 18:
-      return "IQ3_XXS";
-    case 19:
-      return "IQ1_S";
-    case 20:
-      return "IQ4_NL";
-    case 21:
-      return "IQ3_S";
-    case 22:
-      return "IQ2_S";
-    case 23:
-      return "IQ4_XS";
-    case 24:
-      return "I8";
-    case 25:
-      return "I16";
-    case 26:
-      return "I32";
-    case 27:
-      return "I64";
-    case 28:
-      return "F64";
-    case 29:
-      return "IQ1_M";
-    case 34:
-      return "TQ1_0";
-    case 35:
-      return "TQ2_0";
-    case 39:
-      return "MXFP4";
-    default:
-      return "unknown";
-  }
-}
-
 }  // namespace
-
-absl::string_view Name(GgufType type) {
-  switch (type) {
-    case GgufType::kUint8:
-      return "uint8";
-    case GgufType::kInt8:
-      return "int8";
-    case GgufType::kUint16:
-      return "uint16";
-    case GgufType::kInt16:
-      return "int16";
-    case GgufType::kUint32:
-      return "uint32";
-    case GgufType::kInt32:
-      return "int32";
-    case GgufType::kFloat32:
-      return "float32";
-    case GgufType::kBool:
-      return "bool";
-    case GgufType::kString:
-      return "string";
-    case GgufType::kArray:
-      return "array";
-    case GgufType::kUint64:
-      return "uint64";
-    case GgufType::kInt64:
-      return "int64";
-    case GgufType::kFloat64:
-      return "float64";
-  }
-  return "unknown";
-}
 
 // Walks the header once, front to back; every read is checked against the end of the file.
 class GgufParser {
@@ -393,11 +283,11 @@ class GgufParser {
     }
     uint32_t type = 0;
     OCTAVO_RETURN_IF_ERROR(Read(&type, what));
-    const std::optional<DType> dtype = SupportedType(type);
+    const std::optional<DType> dtype = GgmlDType(type);
     if (!dtype) {
-      return absl::UnimplementedError(absl::StrCat(
-          file_->path_, ": ", what, " has type ", type, " (", UnsupportedTypeName(type),
-          "); supported are F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K"));
+      return absl::UnimplementedError(
+          absl::StrCat(file_->path_, ": ", what, " has type ", type, " (", GgmlTypeName(type),
+                       "); supported are F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K"));
     }
     ref.dtype = *dtype;
     OCTAVO_ASSIGN_OR_RETURN(ref.bytes,

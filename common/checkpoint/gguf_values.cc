@@ -26,6 +26,38 @@ T Element(std::span<const std::byte> raw, int64_t index) {
 
 }  // namespace
 
+absl::string_view Name(GgufType type) {
+  switch (type) {
+    case GgufType::kUint8:
+      return "uint8";
+    case GgufType::kInt8:
+      return "int8";
+    case GgufType::kUint16:
+      return "uint16";
+    case GgufType::kInt16:
+      return "int16";
+    case GgufType::kUint32:
+      return "uint32";
+    case GgufType::kInt32:
+      return "int32";
+    case GgufType::kFloat32:
+      return "float32";
+    case GgufType::kBool:
+      return "bool";
+    case GgufType::kString:
+      return "string";
+    case GgufType::kArray:
+      return "array";
+    case GgufType::kUint64:
+      return "uint64";
+    case GgufType::kInt64:
+      return "int64";
+    case GgufType::kFloat64:
+      return "float64";
+  }
+  return "unknown";
+}
+
 std::optional<int64_t> GgufArray::Integer(int64_t index) const {
   switch (type) {
     case GgufType::kUint8:

@@ -13,7 +13,7 @@ constexpr int32_t kMaxLayers = 1024;
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxHeads = 4096;
 constexpr int32_t kMaxHeadDim = 1024;
-constexpr int32_t kMaxVocabulary = 1 << 24;
+constexpr int32_t kMaxVocabulary = 1 << 21;
 constexpr int32_t kMaxPositions = 1 << 28;
 
 absl::Status InRange(const char* field, int64_t value, int64_t min, int64_t max) {
