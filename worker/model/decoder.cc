@@ -1,0 +1,160 @@
+#include "worker/model/decoder.h"
+
+#include <cmath>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "worker/model/rope_table.h"
+
+namespace octavo {
+namespace {
+
+// Columns of the stacked q, k and v.
+int64_t QkvCols(const ModelConfig& config) {
+  return int64_t{config.num_heads + 2 * config.num_kv_heads} * config.head_dim;
+}
+
+int64_t QueryCols(const ModelConfig& config) { return int64_t{config.num_heads} * config.head_dim; }
+
+Matrix Rows(const Buffer& buffer, int64_t rows, int64_t cols) {
+  return {buffer.as<float>(), rows, cols, cols};
+}
+
+Epilogue GateOf(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return Epilogue::kSiluGate;
+    case Activation::kGeluTanh:
+      return Epilogue::kGeluGate;
+  }
+  return Epilogue::kSiluGate;
+}
+
+}  // namespace
+
+int64_t Decoder::ActivationBytes(const ModelConfig& config, const DecoderLimits& limits) {
+  const int64_t per_row =
+      config.hidden_size + QkvCols(config) + QueryCols(config) + config.intermediate_size;
+  const int64_t elements = per_row * limits.max_rows +
+                           int64_t{config.vocab_size} * limits.max_sampled +
+                           int64_t{config.rope.rotary_dim} * limits.max_positions;
+  return elements * static_cast<int64_t>(sizeof(float));
+}
+
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(Backend& backend, const Model& model,
+                                                         const DecoderLimits& limits) {
+  if (limits.max_rows < 1 || limits.max_sampled < 1)
+    return absl::InvalidArgumentError(absl::StrCat("a step of ", limits.max_rows, " tokens and ",
+                                                   limits.max_sampled,
+                                                   " sequences; both must be at least 1"));
+  if (limits.max_positions < 1 || limits.max_positions > model.config.max_positions)
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_model_len is ", limits.max_positions, "; it must be in [1, ",
+                     model.config.max_positions, "], the positions of model ", model.config.name));
+  auto decoder = absl::WrapUnique(new Decoder(backend, model, limits));
+  OCTAVO_RETURN_IF_ERROR(decoder->Allocate());
+  return decoder;
+}
+
+Decoder::Decoder(Backend& backend, const Model& model, const DecoderLimits& limits)
+    : backend_(backend), model_(model), limits_(limits) {}
+
+absl::Status Decoder::Allocate() {
+  const ModelConfig& config = model_.config;
+  const auto allocate = [&](Buffer& buffer, int64_t rows, int64_t cols) -> absl::Status {
+    OCTAVO_ASSIGN_OR_RETURN(buffer,
+                            backend_.Allocate(static_cast<size_t>(rows * cols) * sizeof(float)));
+    return absl::OkStatus();
+  };
+  OCTAVO_RETURN_IF_ERROR(allocate(hidden_, limits_.max_rows, config.hidden_size));
+  OCTAVO_RETURN_IF_ERROR(allocate(qkv_, limits_.max_rows, QkvCols(config)));
+  OCTAVO_RETURN_IF_ERROR(allocate(attended_, limits_.max_rows, QueryCols(config)));
+  OCTAVO_RETURN_IF_ERROR(allocate(gated_, limits_.max_rows, config.intermediate_size));
+  OCTAVO_RETURN_IF_ERROR(allocate(logits_, limits_.max_sampled, config.vocab_size));
+  OCTAVO_RETURN_IF_ERROR(allocate(cos_sin_, limits_.max_positions, config.rope.rotary_dim));
+
+  OCTAVO_ASSIGN_OR_RETURN(const std::vector<float> table,
+                          CosSinTable(config.rope, limits_.max_positions));
+  OCTAVO_RETURN_IF_ERROR(
+      backend_.CopyToDevice(cos_sin_.data(), table.data(), table.size() * sizeof(float)));
+  rope_.cos_sin = cos_sin_.as<float>();
+  rope_.rotary_dim = config.rope.rotary_dim;
+  rope_.max_positions = limits_.max_positions;
+  rope_.interleaved = config.rope.style == RopeStyle::kInterleaved;
+  return absl::OkStatus();
+}
+
+RmsNorm Decoder::Norm(const Buffer& weight) const {
+  return {weight.as<float>(), model_.config.norm_eps};
+}
+
+absl::StatusOr<Matrix> Decoder::Forward(const StepBatch& batch, const KvPoolView& pool,
+                                        const std::vector<int32_t>& row_ids) {
+  OCTAVO_CHECK(batch.num_rows <= limits_.max_rows, "rows=", batch.num_rows);
+  OCTAVO_CHECK(static_cast<int64_t>(row_ids.size()) <= limits_.max_sampled,
+               "sampled=", row_ids.size());
+  const ModelConfig& config = model_.config;
+  const int64_t sampled = static_cast<int64_t>(row_ids.size());
+  const Matrix logits = Rows(logits_, sampled, config.vocab_size);
+  if (batch.num_rows == 0) return logits;
+
+  const Matrix hidden = Rows(hidden_, batch.num_rows, config.hidden_size);
+  OCTAVO_RETURN_IF_ERROR(backend_.Embed({model_.embedding.get(), batch.token_ids, hidden}));
+  for (int32_t layer = 0; layer < config.num_layers; ++layer)
+    OCTAVO_RETURN_IF_ERROR(Layer(layer, batch, pool));
+  if (sampled == 0) return logits;
+  OCTAVO_RETURN_IF_ERROR(backend_.Linear({model_.head.get(), Norm(model_.output_norm), hidden,
+                                          row_ids.data(), Epilogue::kStore, logits}));
+  return logits;
+}
+
+absl::Status Decoder::Layer(int32_t layer, const StepBatch& batch, const KvPoolView& pool) {
+  const ModelConfig& config = model_.config;
+  const LayerWeights& weights = model_.layers[static_cast<size_t>(layer)];
+  const Matrix hidden = Rows(hidden_, batch.num_rows, config.hidden_size);
+  const Matrix qkv = Rows(qkv_, batch.num_rows, QkvCols(config));
+  const Matrix q = {qkv.data, qkv.rows, QueryCols(config), qkv.stride};
+  const Matrix attended = Rows(attended_, batch.num_rows, QueryCols(config));
+  const Matrix gated = Rows(gated_, batch.num_rows, config.intermediate_size);
+
+  OCTAVO_RETURN_IF_ERROR(backend_.Linear(
+      {weights.qkv.get(), Norm(weights.attention_norm), hidden, nullptr, Epilogue::kStore, qkv}));
+
+  RopeAndWriteKvParams rope;
+  rope.qkv = qkv;
+  rope.num_heads = config.num_heads;
+  rope.num_kv_heads = config.num_kv_heads;
+  rope.head_dim = config.head_dim;
+  if (config.qk_norm) {
+    rope.q_norm = Norm(weights.query_norm);
+    rope.k_norm = Norm(weights.key_norm);
+  }
+  rope.rope = rope_;
+  rope.batch = &batch;
+  rope.pool = pool;
+  rope.layer = layer;
+  OCTAVO_RETURN_IF_ERROR(backend_.RopeAndWriteKv(rope));
+
+  PagedAttentionParams attention;
+  attention.q = q;
+  attention.out = attended;
+  attention.num_heads = config.num_heads;
+  attention.num_kv_heads = config.num_kv_heads;
+  attention.head_dim = config.head_dim;
+  attention.scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  attention.sliding_window = config.sliding_window;
+  attention.batch = &batch;
+  attention.pool = pool;
+  attention.layer = layer;
+  OCTAVO_RETURN_IF_ERROR(backend_.PagedAttention(attention));
+
+  OCTAVO_RETURN_IF_ERROR(
+      backend_.Linear({weights.output.get(), {}, attended, nullptr, Epilogue::kAdd, hidden}));
+  OCTAVO_RETURN_IF_ERROR(backend_.Linear({weights.gate_up.get(), Norm(weights.ffn_norm), hidden,
+                                          nullptr, GateOf(config.activation), gated}));
+  return backend_.Linear({weights.down.get(), {}, gated, nullptr, Epilogue::kAdd, hidden});
+}
+
+}  // namespace octavo

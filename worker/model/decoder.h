@@ -1,0 +1,63 @@
+// The decoder graph of the Llama family, written once as straight-line calls of backend ops.
+// Touvron et al., LLaMA (2023); families differ in the data of ModelConfig only.
+#ifndef OCTAVO_WORKER_MODEL_DECODER_H_
+#define OCTAVO_WORKER_MODEL_DECODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/buffer.h"
+#include "worker/model/model.h"
+
+namespace octavo {
+
+// The largest step.
+struct DecoderLimits {
+  int32_t max_rows = 0;       // tokens
+  int32_t max_sampled = 0;    // rows whose logits are wanted
+  int32_t max_positions = 0;  // context plus generated tokens of a sequence
+};
+
+// Owned and called by the device thread.
+class Decoder {
+ public:
+  // Device bytes that Create takes for `limits`: activations of the largest step, and RoPE's table.
+  static int64_t ActivationBytes(const ModelConfig& config, const DecoderLimits& limits);
+
+  // RESOURCE_EXHAUSTED when the activations do not fit. REQUIRES: both references outlive it.
+  static absl::StatusOr<std::unique_ptr<Decoder>> Create(Backend& backend, const Model& model,
+                                                         const DecoderLimits& limits);
+
+  // Writes K and V of all rows of `batch` into their slots and returns the logits of the rows named
+  // by `row_ids` (host), [row_ids.size(), vocab]. They are valid until the next call and may be
+  // overwritten. REQUIRES: `batch` and `row_ids` are within the limits and `batch` outlives the
+  // ops.
+  absl::StatusOr<Matrix> Forward(const StepBatch& batch, const KvPoolView& pool,
+                                 const std::vector<int32_t>& row_ids);
+
+ private:
+  Decoder(Backend& backend, const Model& model, const DecoderLimits& limits);
+
+  absl::Status Allocate();
+  absl::Status Layer(int32_t layer, const StepBatch& batch, const KvPoolView& pool);
+  RmsNorm Norm(const Buffer& weight) const;
+
+  Backend& backend_;
+  const Model& model_;
+  const DecoderLimits limits_;
+  RopeTable rope_;
+  Buffer cos_sin_;   // [max_positions, rotary_dim / 2, 2]
+  Buffer hidden_;    // [max_rows, hidden]
+  Buffer qkv_;       // [max_rows, (heads + 2 kv_heads) * head_dim]
+  Buffer attended_;  // [max_rows, heads * head_dim]
+  Buffer gated_;     // [max_rows, intermediate]
+  Buffer logits_;    // [max_sampled, vocab]
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_MODEL_DECODER_H_

@@ -1,0 +1,71 @@
+#include "worker/model/step_inputs.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/status_macros.h"
+
+namespace octavo {
+
+absl::Status StepInputs::Build(const StepPlan& plan, const TableMirror& mirror) {
+  token_ids_.clear();
+  positions_.clear();
+  slots_.clear();
+  block_tables_.clear();
+  batch_.sequences.clear();
+  sampled_row_ids_.clear();
+  sample_rows_.clear();
+  sampled_sequences_.clear();
+  for (const SeqSlice& slice : plan.slices) {
+    const MirroredSequence* sequence = mirror.Find(slice.sequence);
+    OCTAVO_CHECK(sequence != nullptr, "sequence=", slice.sequence);
+    AppendRows(slice, *sequence, mirror.limits().block_size);
+  }
+  batch_.num_rows = static_cast<int32_t>(token_ids_.size());
+  OCTAVO_RETURN_IF_ERROR(Upload(token_ids_, device_token_ids_, &batch_.token_ids));
+  OCTAVO_RETURN_IF_ERROR(Upload(positions_, device_positions_, &batch_.positions));
+  OCTAVO_RETURN_IF_ERROR(Upload(slots_, device_slots_, &batch_.slots));
+  return Upload(block_tables_, device_block_tables_, &batch_.block_tables);
+}
+
+void StepInputs::AppendRows(const SeqSlice& slice, const MirroredSequence& sequence,
+                            int32_t block_size) {
+  const int32_t end = slice.context_length + slice.num_tokens;
+  const int32_t blocks = (end + block_size - 1) / block_size;
+  SequenceRows rows;
+  rows.first_row = static_cast<int32_t>(token_ids_.size());
+  rows.num_rows = slice.num_tokens;
+  rows.context_length = slice.context_length;
+  rows.table_begin = static_cast<int32_t>(block_tables_.size());
+  rows.table_length = blocks;
+  batch_.sequences.push_back(rows);
+  block_tables_.insert(block_tables_.end(), sequence.blocks.begin(),
+                       sequence.blocks.begin() + blocks);
+  if (slice.feed_sampled)
+    token_ids_.push_back(*sequence.last_sampled);
+  else
+    token_ids_.insert(token_ids_.end(), slice.tokens.begin(), slice.tokens.end());
+  for (int32_t position = slice.context_length; position < end; ++position) {
+    positions_.push_back(position);
+    slots_.push_back(int64_t{sequence.blocks[static_cast<size_t>(position / block_size)]} *
+                         block_size +
+                     position % block_size);
+  }
+  if (!slice.sample) return;
+  sampled_row_ids_.push_back(rows.first_row + rows.num_rows - 1);
+  sample_rows_.push_back({sequence.sampling, sequence.choice_index, end});
+  sampled_sequences_.push_back(slice.sequence);
+}
+
+template <typename T>
+absl::Status StepInputs::Upload(const std::vector<T>& host, Buffer& device, const T** out) {
+  const size_t bytes = host.size() * sizeof(T);
+  if (device.bytes() < bytes) {
+    OCTAVO_ASSIGN_OR_RETURN(device,
+                            backend_.Allocate(std::max<size_t>({bytes, 2 * device.bytes(), 4096})));
+  }
+  *out = device.as<T>();
+  return bytes == 0 ? absl::OkStatus() : backend_.CopyToDevice(device.data(), host.data(), bytes);
+}
+
+}  // namespace octavo

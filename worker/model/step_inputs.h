@@ -1,0 +1,53 @@
+// Turns a plan and the mirrored tables into what the backend ops read.
+#ifndef OCTAVO_WORKER_MODEL_STEP_INPUTS_H_
+#define OCTAVO_WORKER_MODEL_STEP_INPUTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "common/step.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/buffer.h"
+#include "worker/kv/table_mirror.h"
+
+namespace octavo {
+
+// Owned and called by the device thread. Its buffers grow to the largest step seen and stay.
+class StepInputs {
+ public:
+  // REQUIRES: `backend` outlives the inputs.
+  explicit StepInputs(Backend& backend) : backend_(backend) {}
+
+  // REQUIRES: `plan` was applied to `mirror`. Rows are in plan order.
+  absl::Status Build(const StepPlan& plan, const TableMirror& mirror);
+
+  const StepBatch& batch() const { return batch_; }
+  // Of the slices that sample, in plan order: the row whose logits count, how to choose, for whom.
+  const std::vector<int32_t>& sampled_row_ids() const { return sampled_row_ids_; }
+  const std::vector<SampleRow>& sample_rows() const { return sample_rows_; }
+  const std::vector<SequenceId>& sampled_sequences() const { return sampled_sequences_; }
+
+ private:
+  void AppendRows(const SeqSlice& slice, const MirroredSequence& sequence, int32_t block_size);
+  template <typename T>
+  absl::Status Upload(const std::vector<T>& host, Buffer& device, const T** out);
+
+  Backend& backend_;
+  StepBatch batch_;
+  std::vector<int32_t> sampled_row_ids_;
+  std::vector<SampleRow> sample_rows_;
+  std::vector<SequenceId> sampled_sequences_;
+
+  // Host sides and device sides of the arrays of batch_.
+  std::vector<TokenId> token_ids_;
+  std::vector<int32_t> positions_;
+  std::vector<int64_t> slots_;
+  std::vector<BlockId> block_tables_;
+  Buffer device_token_ids_, device_positions_, device_slots_, device_block_tables_;
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_MODEL_STEP_INPUTS_H_

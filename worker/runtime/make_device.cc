@@ -1,0 +1,59 @@
+#include "worker/runtime/make_device.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/cpu/cpu_backend.h"
+#include "worker/cpu/isa.h"
+
+namespace octavo {
+namespace {
+
+absl::StatusOr<ActivationDType> ParseActivations(const std::string& dtype,
+                                                 const Checkpoint& checkpoint) {
+  DType wanted = DType::kF32;
+  if (dtype == "auto") {
+    OCTAVO_ASSIGN_OR_RETURN(wanted, AutoActivationDType(checkpoint));
+  } else if (const std::optional<DType> parsed = ParseFloatOrInt8(dtype)) {
+    wanted = *parsed;
+  } else {
+    wanted = DType::kI8;  // refused below
+  }
+  switch (wanted) {
+    case DType::kF32:
+      return ActivationDType::kFloat32;
+    case DType::kBF16:
+      return ActivationDType::kBFloat16;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dtype is ", dtype, "; it must be auto, float32 or bfloat16"));
+  }
+}
+
+absl::StatusOr<std::optional<Isa>> ParseIsa(const std::string& isa) {
+  if (isa == "auto") return std::nullopt;
+  for (const Isa known : {Isa::kAvx2, Isa::kAvx512})
+    if (isa == Name(known)) return known;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--isa is ", isa, "; it must be auto, avx2 or avx512"));
+}
+
+}  // namespace
+
+absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint) {
+  OCTAVO_ASSIGN_OR_RETURN(const TensorRef query, checkpoint.Tensor(TensorRole::kQuery, 0));
+  return query.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
+                                                    const Checkpoint& checkpoint) {
+  CpuBackendOptions cpu;
+  cpu.threads = options.threads;
+  OCTAVO_ASSIGN_OR_RETURN(cpu.activations, ParseActivations(options.dtype, checkpoint));
+  OCTAVO_ASSIGN_OR_RETURN(cpu.isa, ParseIsa(options.isa));
+  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<CpuBackend> backend, CpuBackend::Create(cpu));
+  return backend;
+}
+
+}  // namespace octavo

@@ -1,0 +1,33 @@
+// Chooses and opens the device of a worker.
+#ifndef OCTAVO_WORKER_RUNTIME_MAKE_DEVICE_H_
+#define OCTAVO_WORKER_RUNTIME_MAKE_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/dtype.h"
+#include "worker/backend/backend.h"
+
+namespace octavo {
+
+struct DeviceOptions {
+  int32_t threads = 0;         // 0: the physical cores that affinity and cgroup allow
+  std::string dtype = "auto";  // of activations: auto, float32, bfloat16
+  std::string isa = "auto";    // auto, avx2, avx512
+};
+
+// What "auto" means for a checkpoint: bfloat16 when its matrices are, float32 otherwise (quantised
+// weights need more than bfloat16's 8 bits).
+absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint);
+
+// INVALID_ARGUMENT naming the option; FAILED_PRECONDITION when the machine lacks the instruction
+// set.
+absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
+                                                    const Checkpoint& checkpoint);
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_RUNTIME_MAKE_DEVICE_H_

@@ -1,0 +1,36 @@
+// How much of a device's memory the KV cache may take (design chapter 6).
+#ifndef OCTAVO_WORKER_RUNTIME_MEMORY_PLANNER_H_
+#define OCTAVO_WORKER_RUNTIME_MEMORY_PLANNER_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "common/cache_geometry.h"
+#include "common/executor.h"
+#include "worker/backend/backend.h"
+
+namespace octavo {
+
+// What an operator may say. The first that is set wins: blocks, bytes, share.
+struct MemoryFlags {
+  int64_t num_blocks = 0;             // --num-gpu-blocks-override; 0: not given
+  int64_t kv_cache_bytes = 0;         // --kv-cache-memory-bytes; 0: not given
+  std::optional<double> utilization;  // --gpu-memory-utilization, of the device's whole memory
+};
+
+// Bytes the worker holds or will hold besides the cache.
+struct MemoryUse {
+  int64_t weight_bytes = 0;      // resident already
+  int64_t activation_bytes = 0;  // of the largest step; not allocated yet
+};
+
+// The budget of a worker whose device memory is the machine's own: without flags it takes
+// min(4 GiB, half of what stays free beside the largest step). INVALID_ARGUMENT for flags out of
+// range. A budget too small for one block is not an error: the capacity then says 0 blocks.
+absl::StatusOr<WorkerCapacity> PlanHostMemory(const MemoryFlags& flags, const DeviceMemory& memory,
+                                              const MemoryUse& use, const CacheGeometry& geometry);
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_RUNTIME_MEMORY_PLANNER_H_

@@ -1,0 +1,114 @@
+#include "worker/runtime/model_runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace octavo {
+namespace {
+
+absl::Status CheckConfig(const WorkerConfig& config) {
+  const auto positive = [](const char* field, int64_t value) {
+    return value > 0 ? absl::OkStatus()
+                     : absl::InvalidArgumentError(
+                           absl::StrCat(field, " is ", value, "; it must be at least 1"));
+  };
+  OCTAVO_RETURN_IF_ERROR(positive("max_model_len", config.max_model_len));
+  OCTAVO_RETURN_IF_ERROR(positive("max_num_seqs", config.max_num_seqs));
+  OCTAVO_RETURN_IF_ERROR(positive("max_num_batched_tokens", config.max_num_batched_tokens));
+  if (config.num_blocks < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_blocks is ", config.num_blocks, "; it must not be negative"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ModelRunner::ModelRunner(Backend& backend, const Model& model, const MemoryFlags& memory)
+    : backend_(backend), model_(model), memory_(memory) {}
+
+absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config) {
+  OCTAVO_RETURN_IF_ERROR(CheckConfig(config));
+  OCTAVO_ASSIGN_OR_RETURN(
+      const CacheGeometry geometry,
+      CacheGeometry::Create(KvShapeOf(model_.config), config.kv_dtype, config.block_size));
+  DecoderLimits limits;
+  limits.max_rows = config.max_num_batched_tokens;
+  limits.max_sampled = std::min(config.max_num_seqs, config.max_num_batched_tokens);
+  limits.max_positions = config.max_model_len;
+  const MemoryUse use = {model_.weight_bytes, Decoder::ActivationBytes(model_.config, limits)};
+
+  if (config.num_blocks == 0) {
+    OCTAVO_ASSIGN_OR_RETURN(const DeviceMemory memory, backend_.Memory());
+    return PlanHostMemory(memory_, memory, use, geometry);
+  }
+  Forget();
+  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
+                          Decoder::Create(backend_, model_, limits));
+  OCTAVO_ASSIGN_OR_RETURN(pool_, KvPool::Create(backend_, geometry, config.num_blocks));
+  MirrorLimits mirror;
+  mirror.num_blocks = config.num_blocks;
+  mirror.block_size = config.block_size;
+  mirror.max_model_len = config.max_model_len;
+  mirror.max_num_seqs = config.max_num_seqs;
+  mirror.max_num_batched_tokens = config.max_num_batched_tokens;
+  mirror.vocab_size = model_.config.vocab_size;
+  mirror_ = std::make_unique<TableMirror>(mirror);
+  inputs_ = std::make_unique<StepInputs>(backend_);
+  decoder_ = std::move(decoder);
+
+  WorkerCapacity capacity;
+  capacity.num_blocks = config.num_blocks;
+  capacity.weight_bytes = use.weight_bytes;
+  capacity.activation_bytes = use.activation_bytes;
+  capacity.kv_budget_bytes = geometry.PoolBytes(config.num_blocks + 1);
+  capacity.budget_reason = absl::StrCat(config.num_blocks, " blocks, as configured");
+  return capacity;
+}
+
+void ModelRunner::Forget() {
+  decoder_.reset();
+  inputs_.reset();
+  mirror_.reset();
+  pool_.reset();
+}
+
+absl::StatusOr<StepResult> ModelRunner::Execute(const StepPlan& plan) {
+  if (!configured()) return absl::FailedPreconditionError("no KV cache is configured");
+  const auto start = std::chrono::steady_clock::now();
+  StepResult result;
+  result.epoch = plan.epoch;
+  result.step = plan.step;
+  OCTAVO_RETURN_IF_ERROR(mirror_->Apply(plan));
+  OCTAVO_RETURN_IF_ERROR(pool_->CopyBlocks(plan.copies));
+  OCTAVO_RETURN_IF_ERROR(inputs_->Build(plan, *mirror_));
+  OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, decoder_->Forward(inputs_->batch(), pool_->view(),
+                                                                 inputs_->sampled_row_ids()));
+  OCTAVO_RETURN_IF_ERROR(Sample(logits, &result));
+  result.compute_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+absl::Status ModelRunner::Sample(Matrix logits, StepResult* result) {
+  if (logits.rows == 0) return backend_.Synchronize();
+  sample_params_.logits = logits;
+  sample_params_.rows.assign(inputs_->sample_rows().begin(), inputs_->sample_rows().end());
+  sample_params_.out = &sampled_;
+  OCTAVO_RETURN_IF_ERROR(backend_.Sample(sample_params_));
+  OCTAVO_RETURN_IF_ERROR(backend_.Synchronize());
+  result->samples.reserve(sampled_.size());
+  for (size_t i = 0; i < sampled_.size(); ++i) {
+    const SequenceId sequence = inputs_->sampled_sequences()[i];
+    SampleOutput& output = sampled_[i];
+    mirror_->RecordSample(sequence, output.token,
+                          static_cast<int32_t>(sample_params_.rows[i].position));
+    result->samples.push_back({sequence, output.token, output.logprob, std::move(output.top)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo

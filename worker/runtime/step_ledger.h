@@ -1,0 +1,36 @@
+// Which step comes next, and what the last ones answered (step.1).
+#ifndef OCTAVO_WORKER_RUNTIME_STEP_LEDGER_H_
+#define OCTAVO_WORKER_RUNTIME_STEP_LEDGER_H_
+
+#include <array>
+
+#include "absl/status/statusor.h"
+#include "common/executor.h"
+#include "common/ids.h"
+#include "common/step.h"
+
+namespace octavo {
+
+// Of one step stream. Owned and called by the device thread.
+class StepLedger {
+ public:
+  explicit StepLedger(Epoch epoch) : epoch_(epoch) {}
+
+  // nullptr: `plan` is the next step, compute it and Record the result. Otherwise the remembered
+  // result of a repeated step. FAILED_PRECONDITION for a foreign epoch, a gap, and a step older
+  // than the last two.
+  absl::StatusOr<const StepResult*> Admit(const StepPlan& plan) const;
+  // REQUIRES: the result of the next step.
+  void Record(const StepResult& result);
+
+  Epoch epoch() const { return epoch_; }
+
+ private:
+  const Epoch epoch_;
+  StepId last_ = 0;
+  std::array<StepResult, kMaxStepsInFlight> recent_;  // at [step % size]
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_RUNTIME_STEP_LEDGER_H_

@@ -1,0 +1,70 @@
+#include "worker/transport/flags.h"
+
+#include <cstdint>
+#include <functional>
+
+namespace octavo {
+namespace {
+
+constexpr int32_t kMostThreads = 1024;
+
+void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
+  app.add_option("--threads", device->threads,
+                 "Compute threads; 0: one per physical core that affinity and cgroup allow")
+      ->check(CLI::Range(0, kMostThreads))
+      ->capture_default_str();
+  app.add_option("--dtype", device->dtype,
+                 "Arithmetic of activations; auto: bfloat16 for bfloat16 checkpoints, float32 for "
+                 "others (quantised ones too)")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
+      ->capture_default_str();
+  app.add_option("--isa", device->isa, "Instruction set; auto: the best that this CPU has")
+      ->check(CLI::IsMember({"auto", "avx2", "avx512"}))
+      ->capture_default_str();
+}
+
+void AddMemoryFlags(CLI::App& app, MemoryFlags* memory) {
+  app.add_option("--gpu-memory-utilization", memory->utilization,
+                 "Share of the device's whole memory for weights, activations and KV cache, in "
+                 "(0, 1]; default for a CPU: min(4 GiB, half of what is free) for the KV cache")
+      ->check(CLI::Range(0.0, 1.0));
+  AddByteSizeOption(app, "--kv-cache-memory-bytes", &memory->kv_cache_bytes,
+                    "Bytes of KV cache, like 512MiB; overrides --gpu-memory-utilization");
+  if (app.get_option_no_throw("--num-gpu-blocks-override") == nullptr)
+    app.add_option("--num-gpu-blocks-override", memory->num_blocks,
+                   "Blocks of KV cache, whatever the memory; overrides the two above")
+        ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX} - 1));
+}
+
+}  // namespace
+
+void AddWorkerFlags(CLI::App& app, WorkerFlags* flags, bool embedded) {
+  if (!embedded) {
+    app.add_option("--model", flags->model_path, "GGUF file or Hugging Face folder")
+        ->type_name("PATH");
+    app.add_option("--listen", flags->listen,
+                   "Where the scheduler connects; port 0: a free one, written to the log")
+        ->type_name("HOST:PORT")
+        ->capture_default_str();
+    app.add_option("--port-file", flags->port_file,
+                   "File to write \"grpc=HOST:PORT\" into once the worker listens, for scripts")
+        ->type_name("PATH");
+    app.add_flag(
+        "--health-check", flags->health_check,
+        "Ask the worker at --listen whether its weights are resident; exit status 0 if so");
+    AddProgramFlags(app, &flags->log);
+  }
+  AddDeviceFlags(app, &flags->device);
+  AddMemoryFlags(app, &flags->memory);
+}
+
+LocalExecutorOptions ExecutorOptions(const WorkerFlags& flags, const std::string& name) {
+  LocalExecutorOptions options;
+  options.name = name;
+  options.model_path = flags.model_path;
+  options.device = flags.device;
+  options.memory = flags.memory;
+  return options;
+}
+
+}  // namespace octavo
