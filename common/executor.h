@@ -78,7 +78,8 @@ class Executor {
   virtual absl::Status Start(ResultSink sink) = 0;
   // REQUIRES: fewer than kMaxStepsInFlight unanswered plans.
   virtual absl::Status Submit(const StepPlan& plan) = 0;
-  // Ends the stream; the sink is not called after this returns.
+  // Ends the stream; the sink is not called after this returns. The one method that may be called
+  // while another thread is in Describe, Load or Configure: those then return early if they can.
   virtual void Stop() = 0;
 };
 

@@ -1,0 +1,25 @@
+#include "scheduler/engine/preemption_watch.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace octavo {
+
+std::optional<std::string> PreemptionWatch::Record(absl::Time now, int32_t tokens_lost,
+                                                   int64_t running) {
+  recent_.push_back({now, tokens_lost});
+  if (recent_.size() > kManyPreemptions) recent_.pop_front();
+  if (recent_.size() < kManyPreemptions || now - recent_.front().time > kWindow ||
+      now - last_advice_ < kQuiet)
+    return std::nullopt;
+  last_advice_ = now;
+  int64_t tokens = 0;
+  for (const Entry& entry : recent_) tokens += entry.tokens_lost;
+  return absl::StrCat(
+      "sustained preemption: the last ", recent_.size(), " within ",
+      absl::FormatDuration(absl::Trunc(now - recent_.front().time, absl::Seconds(1))), " lost ",
+      tokens, " computed tokens with ", running,
+      " requests running. This is capacity, not tuning: lower --max-num-seqs, or "
+      "give the cache more memory or more cards");
+}
+
+}  // namespace octavo
