@@ -39,8 +39,8 @@ struct TokenEvent {
   int32_t cached_tokens = 0;  // prompt tokens that were found, not computed
   int32_t generated_tokens = 0;
   int32_t preemptions = 0;
-  // When its first slice was scheduled, by the clock given to Schedule; InfiniteFuture when an abort
-  // came first. Filled in every event: minus the arrival it is the time in the queue.
+  // When its first slice was scheduled, by the clock given to Schedule; InfiniteFuture when an
+  // abort came first. Filled in every event: minus the arrival it is the time in the queue.
   absl::Time first_scheduled = absl::InfiniteFuture();
 };
 

@@ -93,7 +93,6 @@ class Scheduler {
   void ForgetEnded();
 
   std::unique_ptr<CoreState> state_;
-
 };
 
 }  // namespace octavo

@@ -9,13 +9,14 @@ namespace {
 int64_t allocations = 0;
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inlined, or GCC takes the free() of one for a mismatch with the other.
+[[gnu::noinline]] void* operator new(size_t size) {
   ++allocations;
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace octavo {
 namespace {

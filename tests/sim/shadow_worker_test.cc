@@ -1,0 +1,141 @@
+// The judge of the simulations must itself see what is wrong.
+#include "tests/fakes/shadow_worker.h"
+
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace octavo {
+namespace {
+
+using testing::HasSubstr;
+
+class ShadowWorkerTest : public testing::Test {
+ protected:
+  ShadowWorkerTest()
+      : worker_({.num_blocks = 8,
+                 .block_size = 4,
+                 .vocab_size = 50,
+                 .max_model_len = 20,
+                 .max_num_seqs = 2,
+                 .max_num_batched_tokens = 8}) {
+    worker_.Reset(1);
+  }
+
+  static SeqSlice Prompt(SequenceId sequence, std::vector<TokenId> tokens,
+                         std::vector<BlockId> blocks) {
+    SeqSlice slice;
+    slice.sequence = sequence;
+    slice.start = SequenceStart{};
+    slice.num_tokens = static_cast<int32_t>(tokens.size());
+    slice.tokens = std::move(tokens);
+    slice.new_blocks = std::move(blocks);
+    slice.sample = true;
+    return slice;
+  }
+  static SeqSlice Decode(SequenceId sequence, int32_t context, std::vector<BlockId> blocks = {}) {
+    SeqSlice slice;
+    slice.sequence = sequence;
+    slice.context_length = context;
+    slice.num_tokens = 1;
+    slice.feed_sampled = true;
+    slice.new_blocks = std::move(blocks);
+    slice.sample = true;
+    return slice;
+  }
+  absl::Status Submit(std::vector<SeqSlice> slices, std::vector<SequenceId> dropped = {}) {
+    return worker_.Submit(
+        {.epoch = 1, .step = step_++, .dropped = std::move(dropped), .slices = std::move(slices)});
+  }
+  void ExpectBroken(const absl::Status& status, const std::string& rule) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(rule));
+    EXPECT_FALSE(status.ok());
+  }
+
+  ShadowWorker worker_;
+  StepId step_ = 1;
+};
+
+TEST_F(ShadowWorkerTest, ComputesWhatDirectEvaluationGives) {
+  Request request;
+  request.prompt = {3, 4, 5};
+  request.max_tokens = 3;
+  const ExpectedOutput expected = Evaluate(request, 50);
+  ASSERT_TRUE(Submit({Prompt(1, {3, 4, 5}, {7})}).ok());
+  ASSERT_TRUE(Submit({Decode(1, 3)}).ok());
+  EXPECT_EQ(worker_.Run()->samples.at(0).token, expected.tokens[0]);
+  ASSERT_TRUE(Submit({Decode(1, 4, {2})}).ok());
+  EXPECT_EQ(worker_.Run()->samples.at(0).token, expected.tokens[1]);
+  EXPECT_EQ(worker_.Run()->samples.at(0).token, expected.tokens[2]);
+}
+
+TEST_F(ShadowWorkerTest, SeesABlockLentWhileAnUncommittedStepNamesIt) {  // life.1
+  ASSERT_TRUE(Submit({Prompt(1, {3}, {1})}).ok());
+  ExpectBroken(Submit({Prompt(2, {3}, {1})}, {1}), "uncommitted step 1 names it");
+}
+
+TEST_F(ShadowWorkerTest, SeesABlockWithTwoHolders) {  // kv.2
+  ASSERT_TRUE(Submit({Prompt(1, {3}, {1})}).ok());
+  ASSERT_TRUE(worker_.Run().ok());
+  ExpectBroken(Submit({Prompt(2, {3}, {1})}), "held by sequence 1");
+}
+
+TEST_F(ShadowWorkerTest, SeesSequencesThatItDoesNotKnowOrStillKnows) {
+  ExpectBroken(Submit({Decode(1, 0, {1})}), "sequence 1 is unknown");
+  step_ = 1;
+  ASSERT_TRUE(Submit({Prompt(1, {3}, {1})}).ok());
+  ExpectBroken(Submit({Prompt(1, {3}, {2})}), "was not dropped");
+  step_ = 2;
+  ExpectBroken(Submit({Prompt(2, {3}, {2})}, {9}), "drop of unknown sequence 9");
+}
+
+TEST_F(ShadowWorkerTest, SeesStepsOutOfOrder) {  // step.1
+  step_ = 2;
+  ExpectBroken(Submit({Prompt(1, {3}, {1})}), "step 2; expected 1");
+  ExpectBroken(worker_.Submit({.epoch = 2, .step = 1}), "epoch 2; expected 1");
+}
+
+TEST_F(ShadowWorkerTest, SeesPlansThatDoNotFit) {  // step.2
+  ExpectBroken(Submit({Prompt(1, {1, 2, 3, 4, 5}, {1})}), "ends at 5 in 1 blocks");
+  worker_.Reset(1);
+  step_ = 1;
+  ExpectBroken(Submit({Prompt(1, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 3})}), "9 tokens");
+  step_ = 1;
+  ExpectBroken(Submit({Prompt(1, {1}, {1}), Prompt(1, {1}, {2})}), "two slices of 1");
+}
+
+TEST_F(ShadowWorkerTest, SeesAFedTokenThatWasNotSampled) {  // step.3
+  SeqSlice chunk = Prompt(1, {3, 4}, {1});
+  chunk.sample = false;
+  ASSERT_TRUE(Submit({chunk}).ok());
+  ExpectBroken(Submit({Decode(1, 2)}), "did not sample");
+}
+
+TEST(ShadowCache, SeesStaleAndForeignSlots) {
+  ShadowCache cache(4, 2);
+  const std::vector<BlockId> table = {2, 3};
+  ChainHash chain = kEmptyChain;
+  for (int32_t i = 0; i < 3; ++i) {
+    chain = Extend(chain, 10 + i);
+    const ShadowSlot slot = {.sequence = 1, .position = i, .token = 10 + i, .chain = chain};
+    ASSERT_TRUE(cache.Write(table, slot).ok());
+  }
+  EXPECT_TRUE(cache.CheckPrefix(table, {10, 11, 12}).ok());
+  EXPECT_EQ(cache.CheckPrefix(table, {10, 11, 12, 13}).code(), absl::StatusCode::kDataLoss);
+  // The same token at the same place after another prefix is not the same key and value.
+  ASSERT_TRUE(cache
+                  .Write(table, {.sequence = 2,
+                                 .position = 2,
+                                 .token = 12,
+                                 .chain = Extend(Extend(kEmptyChain, 11), 12)})
+                  .ok());
+  EXPECT_EQ(cache.CheckPrefix(table, {10, 11, 12}).code(), absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(cache.Copy(2, 4).ok());
+  EXPECT_TRUE(cache.CheckPrefix({4}, {10, 11}).ok());
+  EXPECT_FALSE(cache.CheckPrefix({4}, {10, 11, 12}).ok());
+}
+
+}  // namespace
+}  // namespace octavo
