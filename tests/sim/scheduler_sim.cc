@@ -33,6 +33,15 @@ ShadowWorkerConfig WorkerConfigOf(const SchedulerConfig& config) {
           .max_num_batched_tokens = config.max_num_batched_tokens};
 }
 
+MirrorLimits MirrorLimitsOf(const SchedulerConfig& config) {
+  return {.num_blocks = config.num_blocks,
+          .block_size = config.block_size,
+          .max_model_len = config.max_model_len,
+          .max_num_seqs = config.max_num_seqs,
+          .max_num_batched_tokens = config.max_num_batched_tokens,
+          .vocab_size = config.vocab_size};
+}
+
 }  // namespace
 
 SimScenario SimScenario::FromSeed(uint64_t seed) {
@@ -77,7 +86,8 @@ SchedulerSim::SchedulerSim(const SimScenario& scenario, uint64_t seed)
     : scenario_(scenario),
       random_(seed),
       scheduler_(scenario.scheduler),
-      worker_(WorkerConfigOf(scenario.scheduler)) {
+      worker_(WorkerConfigOf(scenario.scheduler)),
+      mirror_(std::make_unique<TableMirror>(MirrorLimitsOf(scenario.scheduler))) {
   worker_.Reset(scheduler_.epoch());
 }
 
@@ -106,6 +116,8 @@ absl::Status SchedulerSim::OneEvent(SimOutcome* outcome) {
     scheduler_.ResetWorkers();
     if (scheduler_.epoch() <= before) return absl::InternalError("the epoch did not advance");
     worker_.Reset(scheduler_.epoch());
+    mirror_ = std::make_unique<TableMirror>(MirrorLimitsOf(scenario_.scheduler));
+    unmirrored_.clear();
     return DrainFacts();
   }
   const bool full = worker_.submitted() >= static_cast<size_t>(scenario_.steps_in_flight);
@@ -149,6 +161,7 @@ absl::Status SchedulerSim::ScheduleOne(SimOutcome* outcome) {
     return absl::InternalError("nothing in flight and nothing scheduled (life.2)");
   }
   const absl::Status valid = worker_.Submit(*plan);
+  unmirrored_.push_back(*plan);
   outcome->plans.push_back(*std::move(plan));
   return valid;
 }
@@ -156,10 +169,23 @@ absl::Status SchedulerSim::ScheduleOne(SimOutcome* outcome) {
 absl::Status SchedulerSim::CommitOne() {
   absl::StatusOr<StepResult> result = worker_.Run();
   OCTAVO_RETURN_IF_ERROR(result.status());
+  OCTAVO_RETURN_IF_ERROR(Mirror(unmirrored_.front(), *result));
+  unmirrored_.pop_front();
   OCTAVO_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
   const std::vector<TokenEvent> events = scheduler_.Commit(*result);
   discarded_ += static_cast<int64_t>(result->samples.size() - events.size());
   return Receive(events);
+}
+
+absl::Status SchedulerSim::Mirror(const StepPlan& plan, const StepResult& result) {
+  OCTAVO_RETURN_IF_ERROR(mirror_->Apply(plan));
+  auto sample = result.samples.begin();
+  for (const SeqSlice& slice : plan.slices) {
+    if (!slice.sample) continue;
+    mirror_->RecordSample(slice.sequence, (sample++)->token,
+                          slice.context_length + slice.num_tokens);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SchedulerSim::Receive(const std::vector<TokenEvent>& events) {

@@ -3,7 +3,9 @@
 #define OCTAVO_TESTS_SIM_SCHEDULER_SIM_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "scheduler/core/scheduler.h"
 #include "tests/fakes/fake_model.h"
 #include "tests/fakes/shadow_worker.h"
+#include "worker/kv/table_mirror.h"
 
 namespace octavo {
 
@@ -64,6 +67,7 @@ class SchedulerSim {
   absl::Status AbortOne();
   absl::Status ScheduleOne(SimOutcome* outcome);
   absl::Status CommitOne();
+  absl::Status Mirror(const StepPlan& plan, const StepResult& result);
   absl::Status Receive(const std::vector<TokenEvent>& events);
   absl::Status CheckEnd(const TokenEvent& event, Expectation* expected);
   absl::Status DrainFacts();
@@ -73,6 +77,9 @@ class SchedulerSim {
   std::mt19937_64 random_;
   Scheduler scheduler_;
   ShadowWorker worker_;
+  // The mirror of a real worker sees the same plans, when they run, and must take them all.
+  std::unique_ptr<TableMirror> mirror_;
+  std::deque<StepPlan> unmirrored_;
   absl::Time now_ = absl::UnixEpoch();
   std::map<RequestId, Expectation> requests_;
   RequestId next_id_ = 1;
