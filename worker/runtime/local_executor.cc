@@ -129,9 +129,9 @@ absl::StatusOr<WorkerCapacity> LocalExecutor::Configure(const WorkerConfig& conf
     if (config.num_blocks != 0) {
       const bool open = session_ != nullptr && !session_->ended;
       if (open && config.epoch <= session_->ledger.epoch())
-        return absl::FailedPreconditionError(
-            absl::StrCat("epoch ", config.epoch, " cannot replace epoch ", session_->ledger.epoch(),
-                         ", whose step stream is open"));
+        return absl::UnavailableError(absl::StrCat("epoch ", config.epoch, " cannot replace epoch ",
+                                                   session_->ledger.epoch(),
+                                                   ", whose step stream is open"));
       replaced = TakeSession();
     }
   }

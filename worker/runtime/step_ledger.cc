@@ -14,7 +14,7 @@ absl::StatusOr<const StepResult*> StepLedger::Admit(const StepPlan& plan) const 
   if (plan.step < oldest || plan.step > last_)
     return absl::FailedPreconditionError(
         absl::StrCat("step ", plan.step, " of epoch ", epoch_, " is out of order: the next is ",
-                     last_ + 1, ", and results are kept from ", oldest, " (step.1)"));
+                     last_ + 1, ", and the last ", recent_.size(), " can be repeated (step.1)"));
   return &recent_[plan.step % recent_.size()];
 }
 

@@ -1,0 +1,45 @@
+#include "worker/runtime/make_device.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/model/loaded_model.h"
+
+namespace octavo {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+std::unique_ptr<Checkpoint> Open(const std::string& tiny) {
+  return *Checkpoint::Open(TestDataPath("tiny/" + tiny));
+}
+
+TEST(MakeDevice, AutoFollowsTheCheckpointsMatrices) {
+  EXPECT_EQ(*AutoActivationDType(*Open("qwen2")), DType::kBF16);
+  EXPECT_EQ(*AutoActivationDType(*Open("llama-tied-f32")), DType::kF32);
+  EXPECT_EQ(*AutoActivationDType(*Open("llama-linear-f16")), DType::kF32);
+  EXPECT_EQ(*AutoActivationDType(**Checkpoint::Open(RealModelPath())), DType::kF32);
+}
+
+TEST(MakeDevice, ReportsTheNumericPathThatWasAskedFor) {
+  const auto checkpoint = Open("qwen2");
+  EXPECT_EQ((*MakeDevice({.dtype = "float32", .isa = "avx2"}, *checkpoint))->numeric_path(),
+            "cpu/avx2/float32");
+  EXPECT_THAT((*MakeDevice({}, *checkpoint))->numeric_path(), EndsWith("/bfloat16"));
+}
+
+TEST(MakeDevice, RefusesUnknownOptionsByName) {
+  const auto checkpoint = Open("qwen2");
+  const auto error = [&](const DeviceOptions& options) {
+    return std::string(MakeDevice(options, *checkpoint).status().message());
+  };
+  EXPECT_THAT(error({.dtype = "fp16"}), HasSubstr("--dtype is fp16"));
+  EXPECT_THAT(error({.dtype = "nonsense"}), HasSubstr("--dtype is nonsense"));
+  EXPECT_THAT(error({.isa = "sse2"}), HasSubstr("--isa is sse2"));
+  EXPECT_THAT(error({.threads = -1}), HasSubstr("-1"));
+}
+
+}  // namespace
+}  // namespace octavo

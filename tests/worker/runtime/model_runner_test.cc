@@ -1,0 +1,101 @@
+#include "worker/runtime/model_runner.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/model/loaded_model.h"
+#include "tests/worker/runtime/tiny_plans.h"
+
+namespace octavo {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ModelRunnerTest : public testing::Test {
+ protected:
+  LoadedModel loaded_ = LoadForTest(TestDataPath("tiny/qwen3"), 1);
+  ModelRunner runner_{*loaded_.backend, *loaded_.model, {.kv_cache_bytes = 1 << 20}};
+};
+
+TEST_F(ModelRunnerTest, AskingChangesNothing) {
+  ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+  ASSERT_TRUE(runner_.Execute(PrefillPlan(1)).ok());
+  const absl::StatusOr<WorkerCapacity> capacity = runner_.Configure(TinyConfig(1, 0));
+  ASSERT_TRUE(capacity.ok()) << capacity.status();
+  // 2 x 2 layers x 2 kv_heads x 32 head_dim x 4 bytes = 1,024 bytes a token.
+  EXPECT_EQ(capacity->num_blocks, (1 << 20) / (1024 * 8) - 1);
+  EXPECT_GT(capacity->weight_bytes, 100000);
+  EXPECT_GT(capacity->activation_bytes, 0);
+  EXPECT_EQ(runner_.num_sequences(), 1u);
+  EXPECT_TRUE(runner_.Execute(NextTokenPlan(1, 2)).ok());
+}
+
+TEST_F(ModelRunnerTest, ConfiguringForgetsSequences) {
+  ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+  ASSERT_TRUE(runner_.Execute(PrefillPlan(1)).ok());
+  ASSERT_TRUE(runner_.Configure(TinyConfig(2)).ok());
+  EXPECT_EQ(runner_.num_sequences(), 0u);
+}
+
+TEST_F(ModelRunnerTest, RefusesConfigurationsByField) {
+  const auto error = [&](auto change) {
+    WorkerConfig config = TinyConfig(1);
+    change(config);
+    return std::string(runner_.Configure(config).status().message());
+  };
+  EXPECT_THAT(error([](WorkerConfig& c) { c.max_model_len = 300; }),
+              HasSubstr("max_model_len is 300; it must be in [1, 256]"));
+  EXPECT_THAT(error([](WorkerConfig& c) { c.max_num_seqs = 0; }), HasSubstr("max_num_seqs is 0"));
+  EXPECT_THAT(error([](WorkerConfig& c) { c.num_blocks = -1; }), HasSubstr("num_blocks is -1"));
+  EXPECT_THAT(error([](WorkerConfig& c) { c.block_size = 12; }), HasSubstr("block size is 12"));
+  EXPECT_THAT(error([](WorkerConfig& c) { c.num_blocks = int64_t{1} << 50; }),
+              HasSubstr("num_blocks is"));
+  EXPECT_FALSE(runner_.configured());
+  EXPECT_EQ(runner_.Execute(PrefillPlan(1)).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ModelRunnerTest, ARefusedPlanChangesNothing) {
+  ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+  ASSERT_TRUE(runner_.Execute(PrefillPlan(1)).ok());
+  StepPlan bad = NextTokenPlan(1, 2);
+  bad.slices[0].new_blocks = {99};
+  EXPECT_EQ(runner_.Execute(bad).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(runner_.Execute(NextTokenPlan(1, 2)).ok());
+}
+
+TEST_F(ModelRunnerTest, CopiedBlocksServeAsThoseOfTheirSource) {
+  ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+  StepPlan plan = PrefillPlan(1);
+  ASSERT_TRUE(runner_.Execute(plan).ok());
+  const absl::StatusOr<StepResult> direct = runner_.Execute(NextTokenPlan(1, 2));
+  ASSERT_TRUE(direct.ok()) << direct.status();
+
+  // Another sequence begins with a copy of the block and one token of its own: that which the first
+  // one was fed. A prefix of three tokens is taken as cached.
+  StepPlan fork = PrefillPlan(1, 3, /*sequence=*/8, /*block=*/5);
+  fork.copies = {{2, 5}};
+  fork.slices[0].context_length = 3;
+  fork.slices[0].num_tokens = 1;
+  ModelRunner again(*loaded_.backend, *loaded_.model, {});
+  ASSERT_TRUE(again.Configure(TinyConfig(1)).ok());
+  fork.slices[0].tokens = {again.Execute(plan)->samples[0].token};
+  const absl::StatusOr<StepResult> forked = runner_.Execute(fork);
+  ASSERT_TRUE(forked.ok()) << forked.status();
+  EXPECT_EQ(forked->samples[0].token, direct->samples[0].token);
+  EXPECT_EQ(forked->samples[0].logprob, direct->samples[0].logprob);
+}
+
+TEST_F(ModelRunnerTest, AnEmptyPlanIsAStepWithoutSamples) {
+  ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+  StepPlan plan;
+  plan.epoch = 1;
+  plan.step = 1;
+  const absl::StatusOr<StepResult> result = runner_.Execute(plan);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->samples.empty());
+  EXPECT_EQ(result->step, 1u);
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,58 @@
+#include "worker/runtime/step_ledger.h"
+
+#include "gtest/gtest.h"
+
+namespace octavo {
+namespace {
+
+StepPlan Plan(Epoch epoch, StepId step) {
+  StepPlan plan;
+  plan.epoch = epoch;
+  plan.step = step;
+  return plan;
+}
+
+StepResult Result(Epoch epoch, StepId step, double seconds) {
+  StepResult result;
+  result.epoch = epoch;
+  result.step = step;
+  result.compute_seconds = seconds;
+  return result;
+}
+
+void ExpectRefused(const StepLedger& ledger, const StepPlan& plan) {
+  EXPECT_EQ(ledger.Admit(plan).status().code(), absl::StatusCode::kFailedPrecondition)
+      << "epoch " << plan.epoch << " step " << plan.step;
+}
+
+TEST(StepLedger, TheFirstStepIsOne) {
+  StepLedger ledger(3);
+  ExpectRefused(ledger, Plan(3, 0));
+  ExpectRefused(ledger, Plan(3, 2));
+  ASSERT_TRUE(ledger.Admit(Plan(3, 1)).ok());
+  EXPECT_EQ(*ledger.Admit(Plan(3, 1)), nullptr);
+}
+
+TEST(StepLedger, AnswersARepeatedStepFromTheLastTwoResults) {
+  StepLedger ledger(3);
+  for (StepId step = 1; step <= 5; ++step) {
+    ASSERT_EQ(*ledger.Admit(Plan(3, step)), nullptr);
+    ledger.Record(Result(3, step, static_cast<double>(step)));
+    EXPECT_EQ((*ledger.Admit(Plan(3, step)))->compute_seconds, step);
+    if (step == 1) continue;
+    EXPECT_EQ((*ledger.Admit(Plan(3, step - 1)))->compute_seconds, step - 1);
+    if (step > 2) ExpectRefused(ledger, Plan(3, step - 2));
+  }
+}
+
+TEST(StepLedger, RefusesGapsAndForeignEpochs) {
+  StepLedger ledger(3);
+  ledger.Record(Result(3, 1, 0));
+  ExpectRefused(ledger, Plan(3, 3));
+  ExpectRefused(ledger, Plan(3, 0));
+  ExpectRefused(ledger, Plan(2, 2));
+  ExpectRefused(ledger, Plan(4, 2));
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,72 @@
+#include "worker/transport/flags.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace octavo {
+namespace {
+
+WorkerFlags Parse(std::vector<std::string> arguments, bool embedded = false) {
+  CLI::App app;
+  WorkerFlags flags;
+  AddWorkerFlags(app, &flags, embedded);
+  std::reverse(arguments.begin(), arguments.end());
+  app.parse(arguments);
+  return flags;
+}
+
+TEST(WorkerFlags, HaveTheirDefaults) {
+  const WorkerFlags flags = Parse({"--model", "m.gguf"});
+  EXPECT_EQ(flags.model_path, "m.gguf");
+  EXPECT_EQ(flags.listen, "127.0.0.1:50061");
+  EXPECT_EQ(flags.device.threads, 0);
+  EXPECT_EQ(flags.device.dtype, "auto");
+  EXPECT_FALSE(flags.memory.utilization.has_value());
+  EXPECT_EQ(flags.memory.kv_cache_bytes, 0);
+}
+
+TEST(WorkerFlags, ReachTheExecutor) {
+  const LocalExecutorOptions options =
+      ExecutorOptions(Parse({"--model", "m", "--threads", "3", "--dtype", "bfloat16", "--isa",
+                             "avx2", "--gpu-memory-utilization", "0.5", "--kv-cache-memory-bytes",
+                             "512MiB", "--num-gpu-blocks-override", "400"}),
+                      "here");
+  EXPECT_EQ(options.name, "here");
+  EXPECT_EQ(options.model_path, "m");
+  EXPECT_EQ(options.device.threads, 3);
+  EXPECT_EQ(options.device.dtype, "bfloat16");
+  EXPECT_EQ(options.device.isa, "avx2");
+  EXPECT_EQ(options.memory.utilization, 0.5);
+  EXPECT_EQ(options.memory.kv_cache_bytes, 512 << 20);
+  EXPECT_EQ(options.memory.num_blocks, 400);
+}
+
+TEST(WorkerFlags, RefuseValuesOutOfRange) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--dtype", "int4"},
+                                                    {"--threads", "-1"},
+                                                    {"--gpu-memory-utilization", "1.5"},
+                                                    {"--kv-cache-memory-bytes", "lots"},
+                                                    {"--num-gpu-blocks-override", "0"},
+                                                    {"--isa", "mmx"}})
+    EXPECT_THROW(Parse(arguments), CLI::ParseError) << arguments[0];
+}
+
+TEST(WorkerFlags, EmbeddedLeaveOutWhatTheProgramHasAlready) {
+  EXPECT_THROW(Parse({"--model", "m"}, /*embedded=*/true), CLI::ParseError);
+  EXPECT_THROW(Parse({"--listen", "h:1"}, /*embedded=*/true), CLI::ParseError);
+  EXPECT_EQ(Parse({"--threads", "2"}, /*embedded=*/true).device.threads, 2);
+  CLI::App app;
+  int64_t blocks = 0;
+  app.add_option("--num-gpu-blocks-override", blocks);
+  WorkerFlags flags;
+  AddWorkerFlags(app, &flags, /*embedded=*/true);
+  app.parse("--num-gpu-blocks-override 7");
+  EXPECT_EQ(blocks, 7);
+}
+
+}  // namespace
+}  // namespace octavo
