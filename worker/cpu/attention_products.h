@@ -28,7 +28,7 @@ constexpr int ScoreGroups(int rows) {
 }
 // Pairs of V columns (32 dimensions) computed at once.
 constexpr int ValuePairs(int rows) {
-  if (OCTAVO_SIMD_AVX512) return rows <= 3 ? 4 : rows <= 7 ? 2 : 1;
+  if (OCTAVO_SIMD_AVX512) return rows <= 3 ? 4 : rows <= 6 ? 2 : 1;
   return rows == 1 ? 2 : 1;
 }
 
