@@ -1,6 +1,8 @@
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -24,6 +26,13 @@ absl::StatusOr<std::optional<absl::string_view>> OptionalText(const std::string&
   OCTAVO_RETURN_IF_ERROR(file.status());
   files->push_back(*std::move(file));
   return std::optional(files->back()->text());
+}
+
+// "models/tiny/" and ".." have names too.
+std::string FolderName(const std::string& folder) {
+  std::error_code error;
+  const auto path = std::filesystem::absolute(folder, error).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
 absl::StatusOr<TensorTable> ReadShard(const std::string& path, ModelParts* parts) {
@@ -85,11 +94,7 @@ absl::StatusOr<ModelParts> ReadHfFolder(const std::string& folder) {
   OCTAVO_ASSIGN_OR_RETURN(HfConfig config,
                           ReadHfConfig(texts.config, absl::StrCat(folder, "/config.json")));
   parts.config = std::move(config.model);
-  const size_t end = folder.find_last_not_of('/');
-  if (end != std::string::npos) {
-    const size_t slash = folder.find_last_of('/', end);
-    parts.config.name = folder.substr(slash + 1, end - slash);  // npos + 1 is 0
-  }
+  parts.config.name = FolderName(folder);
   OCTAVO_ASSIGN_OR_RETURN(parts.tokenizer, ReadHfTokenizer(texts, parts.config.vocab_size, folder));
 
   OCTAVO_ASSIGN_OR_RETURN(const auto index,

@@ -160,6 +160,12 @@ TEST(ReadGgufModel, RefusesOtherArchitecturesByName) {
   ExpectFileRefused(experts, StatusCode::kUnimplemented, {"llama.expert_count", "8"});
 }
 
+TEST(ReadGgufModel, RefusesPartsOfASplitFile) {
+  GgufBuilder builder = TinyGguf();
+  builder.Raw("split.count", 2, Bytes<uint16_t>(3));
+  ExpectFileRefused(builder, StatusCode::kUnimplemented, {"split.count\" is 3", "one file"});
+}
+
 TEST(ReadGgufModel, RefusesMissingAndAbsurdSizes) {
   GgufBuilder missing = TinyGguf();
   missing.Remove("llama.block_count");
