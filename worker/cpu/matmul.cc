@@ -81,7 +81,9 @@ class Product {
         unfused_(weight.gated() && !weight.interleaved()) {
     const int64_t rows = params.out.rows;
     const int64_t fitting = kChunkBytes / static_cast<int64_t>(padded_cols_ * sizeof(float));
-    chunk_rows_ = std::min(rows, std::max(kMinChunkRows, fitting));
+    const int64_t most = std::max(kMinChunkRows, fitting);
+    chunk_rows_ = RoundUp(rows, most) / most;  // chunks
+    chunk_rows_ = (rows + chunk_rows_ - 1) / chunk_rows_;
     redundant_ = rows == 1 || (rows == chunk_rows_ && rows * padded_cols_ <= kRedundantFloats);
 
     // Rows, tiles and block sums of a chunk.
@@ -91,7 +93,7 @@ class Product {
     scratch.threads.resize(static_cast<size_t>(pool.size()));
     for (MatmulScratch::PerThread& thread : scratch.threads) {
       thread.activations.Reserve(
-          static_cast<size_t>(padded_cols_ + (redundant_ ? chunk_floats : 0)));
+          static_cast<size_t>(StagingFloats() + (redundant_ ? chunk_floats : 0)));
       thread.decoded.Reserve(static_cast<size_t>(kernels_.decoded_floats));
       thread.sums.Reserve(static_cast<size_t>(chunk_rows_ * kPanelRows));
     }
@@ -113,10 +115,12 @@ class Product {
   }
 
  private:
+  int64_t StagingFloats() const { return kInterleavedRows * padded_cols_; }
+
   void RunChunk(int thread, int64_t first, int64_t rows) {
     MatmulScratch::PerThread& own = scratch_.threads[static_cast<size_t>(thread)];
-    float* const row = own.activations.data();
-    float* const tiles = redundant_ ? row + padded_cols_ : shared_;
+    float* const staging = own.activations.data();
+    float* const tiles = redundant_ ? staging + StagingFloats() : shared_;
     float* const sums = tiles + RoundUp(chunk_rows_ * padded_cols_, 16);
 
     PrepareTask prepare = prepare_;
@@ -128,7 +132,7 @@ class Product {
     prepare.rows = rows;
     prepare.tiles = tiles;
     prepare.sums = sums;
-    prepare.row = row;
+    prepare.staging = staging;
     const int64_t tile_count = kernels_.tile_count(rows);
     prepare.first_tile = redundant_ ? 0 : tile_count * thread / pool_.size();
     prepare.last_tile = redundant_ ? tile_count : tile_count * (thread + 1) / pool_.size();

@@ -11,6 +11,9 @@
 
 namespace octavo {
 
+// Rows that preparation interleaves at a time.
+constexpr int kInterleavedRows = 4;
+
 // A chunk of activation rows on its way into a product. Rows are cut into tiles of nearly equal
 // size; a tile of R rows is stored k-major, [k][R], so that a kernel reads it front to back.
 struct PrepareTask {
@@ -25,9 +28,9 @@ struct PrepareTask {
   bool round_to_bf16 = false;
   int64_t first_tile = 0;  // to prepare, of the chunk's tiles
   int64_t last_tile = 0;
-  float* tiles = nullptr;  // out: [tile][k_blocks * 32][R]
-  float* sums = nullptr;   // out: [tile][k_blocks][R], sums of x over each block
-  float* row = nullptr;    // scratch, [k_blocks * 32]
+  float* tiles = nullptr;    // out: [tile][k_blocks * 32][R]
+  float* sums = nullptr;     // out: [tile][k_blocks][R], sums of x over each block
+  float* staging = nullptr;  // scratch, [kInterleavedRows][k_blocks * 32]
 };
 
 enum class FinishOp { kStore, kAdd, kSiluGate, kGeluGate };
