@@ -74,7 +74,8 @@ std::string CodeName(grpc::StatusCode code) {
 
 std::string Describe(const grpc::Status& status) {
   std::string text = absl::StrCat(CodeName(status.error_code()), ": ", status.error_message());
-  for (const auto& any : Details(status).details()) {
+  const google::rpc::Status details = Details(status);
+  for (const auto& any : details.details()) {
     google::rpc::BadRequest bad;
     google::rpc::RetryInfo retry;
     if (any.UnpackTo(&bad)) {
@@ -89,7 +90,8 @@ std::string Describe(const grpc::Status& status) {
 }
 
 absl::Duration RetryDelay(const grpc::Status& status, absl::Duration fallback) {
-  for (const auto& any : Details(status).details()) {
+  const google::rpc::Status details = Details(status);
+  for (const auto& any : details.details()) {
     google::rpc::RetryInfo retry;
     if (any.UnpackTo(&retry)) return ToDuration(retry);
   }

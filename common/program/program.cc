@@ -62,15 +62,19 @@ std::string JsonEscaped(absl::string_view text) {
 
 std::string Version() { return OCTAVO_VERSION; }
 
-void AddProgramFlags(CLI::App& app, LogFlags* flags) {
-  app.set_version_flag("--version", absl::StrCat("octavo ", Version()),
-                       "Print the version and exit");
+void AddLogFlags(CLI::App& app, LogFlags* flags) {
   app.add_option("--log-level", flags->level, "Least severe messages to log")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
   app.add_option("--log-format", flags->format, "Log lines for people or for machines")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
+}
+
+void AddProgramFlags(CLI::App& app, LogFlags* flags) {
+  app.set_version_flag("--version", absl::StrCat("octavo ", Version()),
+                       "Print the version and exit");
+  AddLogFlags(app, flags);
 }
 
 void InstallLogSink(const LogFlags& flags) {

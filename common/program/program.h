@@ -18,7 +18,9 @@ struct LogFlags {
   std::string format = "text";  // text, json
 };
 
-// Adds --version, --log-level and --log-format.
+// Adds --log-level and --log-format.
+void AddLogFlags(CLI::App& app, LogFlags* flags);
+// Adds those and --version.
 void AddProgramFlags(CLI::App& app, LogFlags* flags);
 // Sends common/log.h to stderr through spdlog. Call before threads start.
 void InstallLogSink(const LogFlags& flags);

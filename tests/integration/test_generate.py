@@ -86,7 +86,7 @@ class Generate(unittest.TestCase):
     def test_refusals_name_field_value_and_limit(self):
         nan = float("nan")
         cases = [
-            (self.text("", max_tokens=4), "text", "empty"),
+            (self.text("", max_tokens=4), "text", "at least 1"),
             (generation.GenerateRequest(max_tokens=4), "input", ""),
             (generation.GenerateRequest(token_ids=generation.TokenIds(ids=[1, 49152])), "token_ids", "49152"),
             (generation.GenerateRequest(token_ids=generation.TokenIds(ids=[5] * 3000), max_tokens=1), "token_ids", "2048"),
