@@ -28,7 +28,8 @@ def blocks(rows, cols, kind):
 def add_tokenizer(writer, count):
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(["<|end|>", "<|start|>"] + [chr(97 + i) for i in range(count - 3)] + ["ab"])
+    letters = [chr(97 + i) for i in range(count - 3)]
+    writer.add_token_list(["<|end|>", "<|start|>"] + letters + ["ab"])
     writer.add_token_types([3, 4] + [1] * (count - 2))
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(1)

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/strings/str_replace.h"
 #include "common/checkpoint/hf_model.h"
 #include "tests/common/checkpoint/file_builders.h"
 #include "tests/common/checkpoint/status_testing.h"
