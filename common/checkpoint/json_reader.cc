@@ -14,6 +14,10 @@ namespace {
 // on depth or count.
 class TreeBuilder final : public nlohmann::json_sax<Json> {
  public:
+  TreeBuilder() = default;
+  TreeBuilder(const TreeBuilder&) = delete;
+  TreeBuilder& operator=(const TreeBuilder&) = delete;
+
   bool null() override { return Add(Json()) != nullptr; }
   bool boolean(bool value) override { return Add(Json(value)) != nullptr; }
   bool number_integer(int64_t value) override { return Add(Json(value)) != nullptr; }
