@@ -42,9 +42,9 @@ struct AttentionTile {
   const AttentionTile* next = nullptr;
 };
 
-// q, accumulators, scores, sums; then one window of keys repacked when blocks hold 8 tokens.
+// q, accumulators, scores; then one window of keys repacked when blocks hold 8 tokens.
 constexpr int64_t AttentionScratchFloats(int32_t head_dim) {
-  return int64_t{kMaxTileRows} * (2 * (head_dim + 16) + kAttentionWindow + 16) +
+  return int64_t{kMaxTileRows} * (2 * (head_dim + 16) + kAttentionWindow) +
          int64_t{kAttentionWindow} * head_dim + 64;
 }
 

@@ -5,48 +5,11 @@
 
 #include "worker/cpu/attention_kernel.h"
 #include "worker/cpu/attention_products.h"
+#include "worker/cpu/attention_softmax.h"
 #include "worker/cpu/simd16.h"
 
 namespace octavo {
 namespace OCTAVO_SIMD {
-
-inline constexpr float kMinusInfinity = -__builtin_inff();
-
-// One row and window: scores become p, 0 where the row does not see. Returns the factor that turns
-// earlier sums over to the new maximum.
-OCTAVO_SIMD_INLINE float SoftmaxWindow(float* scores, int begin, int end, int begin_group,
-                                       int end_group, float& max, float* sum) {
-  if (begin >= end) {
-    for (int g = begin_group; g < end_group; ++g) Store(scores + g * kLanes, Zero());
-    return 1.0f;
-  }
-  Vec window_max = Set1(kMinusInfinity);
-  for (int g = begin / kLanes; g * kLanes < end; ++g) {
-    const Vec s = Load(scores + g * kLanes);
-    const int first = Most(begin - g * kLanes, 0), last = Least(end - g * kLanes, kLanes);
-    window_max = Max(window_max,
-                     last - first == kLanes ? s : KeepLanes(s, first, last, Set1(kMinusInfinity)));
-  }
-  const float reduced = ReduceMax(window_max);
-  const float new_max = reduced > max ? reduced : max;
-  float correction[kLanes];
-  Store(correction, Exp2(Set1(max - new_max)));
-  Vec total = Mul(Load(sum), Set1(correction[0]));
-  for (int g = begin_group; g < end_group; ++g) {
-    const int first = Least(Most(begin - g * kLanes, 0), kLanes);
-    const int last = Most(Least(end - g * kLanes, kLanes), 0);
-    Vec p = Zero();
-    if (first < last) {
-      p = Exp2(Sub(Load(scores + g * kLanes), Set1(new_max)));
-      if (last - first != kLanes) p = KeepLanes(p, first, last, Zero());
-      total = Add(total, p);
-    }
-    Store(scores + g * kLanes, p);
-  }
-  Store(sum, total);
-  max = new_max;
-  return correction[0];
-}
 
 // Consecutive rows of a tile that go through the registers together.
 struct Unit {
@@ -54,19 +17,21 @@ struct Unit {
   int rows;
   int first_position;  // of its first and last query
   int last_position;
+  // What some row of it sees of the current window: positions from the window's start, and the
+  // groups that hold them. begin >= end: nothing.
+  int begin, end;
+  int begin_group, end_group;
 };
 
 // Working memory and shape of one tile.
 struct TileState {
   int rows;
   int acc_stride;       // head_dim rounded up to whole vectors
-  float* q;             // [rows, head_dim], scaled
+  float* q;             // per unit [head_dim, rows], scaled
   float* acc;           // [rows, acc_stride]
   float* scores;        // [rows, kAttentionWindow]
-  float* sums;          // [rows, kLanes]
   std::byte* repacked;  // [kWindowGroups] key groups, for blocks of 8 tokens
-  float max[kMaxTileRows];
-  float correction[kMaxTileRows];
+  SoftmaxState softmax;
   Unit units[kMaxTileRows];
   int num_units;
 };
@@ -88,21 +53,29 @@ inline TileState Begin(const AttentionTile& tile) {
   state.q = tile.scratch;
   state.acc = state.q + state.rows * tile.head_dim;
   state.scores = state.acc + state.rows * state.acc_stride;
-  state.sums = state.scores + state.rows * kAttentionWindow;
-  state.repacked = reinterpret_cast<std::byte*>(state.sums + state.rows * kLanes);
+  state.repacked = reinterpret_cast<std::byte*>(state.scores + state.rows * kAttentionWindow);
+  for (int i = 0; i < state.rows * state.acc_stride; i += kLanes) Store(state.acc + i, Zero());
   for (int r = 0; r < state.rows; ++r) {
-    const float* q = tile.q + r / tile.num_heads * tile.q_stride +
-                     r % tile.num_heads * static_cast<int64_t>(tile.head_dim);
-    for (int d = 0; d < tile.head_dim; ++d) state.q[r * tile.head_dim + d] = q[d] * tile.q_scale;
-    for (int d = 0; d < state.acc_stride; ++d) state.acc[r * state.acc_stride + d] = 0;
-    Store(state.sums + r * kLanes, Zero());
-    state.max[r] = kMinusInfinity;
+    Store(state.softmax.sums[r], Zero());
+    state.softmax.max[r] = kMinusInfinity;
   }
   state.num_units = (state.rows + kUnitRows - 1) / kUnitRows;
   for (int u = 0, row = 0; u < state.num_units; ++u) {
     const int rows = state.rows / state.num_units + (u < state.rows % state.num_units ? 1 : 0);
-    state.units[u] = {row, rows, tile.first_position + row / tile.num_heads,
-                      tile.first_position + (row + rows - 1) / tile.num_heads};
+    state.units[u] = {row,
+                      rows,
+                      tile.first_position + row / tile.num_heads,
+                      tile.first_position + (row + rows - 1) / tile.num_heads,
+                      0,
+                      0,
+                      0,
+                      0};
+    for (int r = 0; r < rows; ++r) {
+      const float* q = tile.q + (row + r) / tile.num_heads * tile.q_stride +
+                       (row + r) % tile.num_heads * static_cast<int64_t>(tile.head_dim);
+      float* scaled = state.q + row * tile.head_dim + r;
+      for (int d = 0; d < tile.head_dim; ++d) scaled[d * rows] = q[d] * tile.q_scale;
+    }
     row += rows;
   }
   return state;
@@ -163,6 +136,51 @@ bool LocateAhead(const AttentionTile& tile, int start, int last_position,
   return true;
 }
 
+// Some groups of keys at a time go through all units while they are in the first-level cache.
+template <KvElement kElement>
+void ScoreWindow(const AttentionTile& tile, const WindowPointers& window, TileState& state) {
+  const int step = state.num_units == 1 ? kWindowGroups : 4;
+  for (int first = 0; first < kWindowGroups; first += step) {
+    for (int u = 0; u < state.num_units; ++u) {
+      const Unit& unit = state.units[u];
+      const int begin = Most(unit.begin_group, first);
+      const int end = Least(unit.end_group, first + step);
+      if (unit.begin < unit.end && begin < end)
+        ScoreRows<kElement>(unit.rows, window, begin, end, state.q + unit.first_row * tile.head_dim,
+                            tile.head_dim, u == 0,
+                            state.scores + unit.first_row * kAttentionWindow);
+    }
+  }
+}
+
+inline void SoftmaxWindow(const AttentionTile& tile, int start, TileState& state) {
+  for (int u = 0; u < state.num_units; ++u) {
+    const Unit& unit = state.units[u];
+    if (unit.begin >= unit.end) continue;
+    RowSpan spans[kUnitRows];
+    for (int r = 0; r < unit.rows; ++r) {
+      const int position = tile.first_position + (unit.first_row + r) / tile.num_heads;
+      spans[r] = {Most(FirstVisible(tile, position) - start, 0),
+                  Least(position + 1 - start, kAttentionWindow)};
+    }
+    SoftmaxUnit(unit.first_row, unit.rows, spans, unit.begin_group, unit.end_group,
+                state.scores + unit.first_row * kAttentionWindow, state.softmax);
+  }
+}
+
+template <KvElement kElement>
+void ValueWindow(const AttentionTile& tile, const WindowPointers& window,
+                 const std::byte* const* fetch, TileState& state) {
+  for (int u = 0; u < state.num_units; ++u) {
+    const Unit& unit = state.units[u];
+    if (unit.begin >= unit.end) continue;
+    ValueRows<kElement>(unit.rows, window, unit.begin, unit.end, tile.head_dim,
+                        state.scores + unit.first_row * kAttentionWindow,
+                        state.softmax.correction + unit.first_row, u == 0 ? fetch : nullptr,
+                        state.acc + unit.first_row * state.acc_stride, state.acc_stride);
+  }
+}
+
 template <KvElement kElement>
 void Attend(const AttentionTile& tile) {
   TileState state = Begin(tile);
@@ -180,28 +198,18 @@ void Attend(const AttentionTile& tile) {
     const std::byte* const* fetch =
         LocateAhead<kElement>(tile, start, last_position, ahead) ? ahead : nullptr;
     for (int u = 0; u < state.num_units; ++u) {
-      const Unit& unit = state.units[u];
-      const int begin = Most(FirstVisible(tile, unit.first_position) - start, 0);
-      const int end = Least(unit.last_position + 1 - start, kAttentionWindow);
-      if (begin >= end) continue;
-      const int begin_group = begin / kLanes, end_group = (end + kLanes - 1) / kLanes;
-      float* scores = state.scores + unit.first_row * kAttentionWindow;
-      ScoreRows<kElement>(unit.rows, window, begin_group, end_group,
-                          state.q + unit.first_row * tile.head_dim, tile.head_dim, u == 0, scores);
-      for (int r = unit.first_row; r < unit.first_row + unit.rows; ++r) {
-        const int position = tile.first_position + r / tile.num_heads;
-        state.correction[r] = SoftmaxWindow(
-            state.scores + r * kAttentionWindow, Most(FirstVisible(tile, position) - start, 0),
-            Least(position + 1 - start, kAttentionWindow), begin_group, end_group, state.max[r],
-            state.sums + r * kLanes);
-      }
-      ValueRows<kElement>(unit.rows, window, begin, end, tile.head_dim, scores,
-                          state.correction + unit.first_row, u == 0 ? fetch : nullptr,
-                          state.acc + unit.first_row * state.acc_stride, state.acc_stride);
+      Unit& unit = state.units[u];
+      unit.begin = Most(FirstVisible(tile, unit.first_position) - start, 0);
+      unit.end = Least(unit.last_position + 1 - start, kAttentionWindow);
+      unit.begin_group = unit.begin / kLanes;
+      unit.end_group = (unit.end + kLanes - 1) / kLanes;
     }
+    ScoreWindow<kElement>(tile, window, state);
+    SoftmaxWindow(tile, start, state);
+    ValueWindow<kElement>(tile, window, fetch, state);
   }
   for (int r = 0; r < state.rows; ++r) {
-    const float inverse = 1.0f / ReduceAdd(Load(state.sums + r * kLanes));
+    const float inverse = 1.0f / ReduceAdd(Load(state.softmax.sums[r]));
     float* out = tile.out + r / tile.num_heads * tile.out_stride +
                  r % tile.num_heads * static_cast<int64_t>(tile.head_dim);
     // + 0 turns -0 over: whether unseen positions were passed over must not show in a sign.

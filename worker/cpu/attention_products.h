@@ -49,7 +49,8 @@ struct WindowPointers {
   const std::byte* value[kWindowHalves];  // 8 rows of V
 };
 
-// Scores of kGroups x 16 positions. `fetch`: V of the same positions, to prefetch; or nullptr.
+// Scores of kGroups x 16 positions. q: [head_dim, kRows]. `fetch`: V of the same positions, to
+// prefetch; or nullptr.
 template <KvElement kElement, int kRows, int kGroups>
 OCTAVO_SIMD_INLINE void ScoreTile(const std::byte* const* key, const float* q, int head_dim,
                                   const std::byte* const* fetch, float* scores) {
@@ -72,12 +73,12 @@ OCTAVO_SIMD_INLINE void ScoreTile(const std::byte* const* key, const float* q, i
     Vec k[kGroups];
     OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g) k[g] = E::template Key<false>(key[g], pair);
     OCTAVO_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Vec x = Set1(q[r * head_dim + 2 * pair]);
+      const Vec x = Set1(q[2 * pair * kRows + r]);
       OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g) sum[r][g] = Fma(x, k[g], sum[r][g]);
     }
     OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g) k[g] = E::template Key<true>(key[g], pair);
     OCTAVO_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Vec x = Set1(q[r * head_dim + 2 * pair + 1]);
+      const Vec x = Set1(q[(2 * pair + 1) * kRows + r]);
       OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g) sum[r][g] = Fma(x, k[g], sum[r][g]);
     }
   }

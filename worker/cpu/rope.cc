@@ -2,13 +2,12 @@
 
 #include <immintrin.h>
 
-#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/cpu/kv_layout.h"
+#include "worker/cpu/kv_write.h"
 #include "worker/cpu/simd16.h"
 
 namespace octavo {
@@ -53,23 +52,6 @@ absl::Status Check(const RopeAndWriteKvParams& params) {
   return absl::OkStatus();
 }
 
-uint16_t ToBfloat(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-void StoreElement(DType dtype, std::byte* to, float x) {
-  if (dtype == DType::kF32) {
-    std::memcpy(to, &x, sizeof x);
-    return;
-  }
-  const uint16_t half = dtype == DType::kBF16
-                            ? ToBfloat(x)
-                            : static_cast<uint16_t>(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
-  std::memcpy(to, &half, sizeof half);
-}
-
 // 16 partial sums of squares, then a fixed tree, as every RMSNorm of this backend.
 void NormalizeHead(float* x, int32_t head_dim, const RmsNorm& norm) {
   using namespace OCTAVO_SIMD;  // NOLINT: the vector vocabulary
@@ -88,18 +70,52 @@ void NormalizeHead(float* x, int32_t head_dim, const RmsNorm& norm) {
   for (int32_t i = 0; i < head_dim; ++i) x[i] = x[i] * scale * norm.weight[i];
 }
 
+// Even and odd floats of 16, and back.
+void Deinterleave(const float* from, __m256& even, __m256& odd) {
+  const __m256 low = _mm256_loadu_ps(from), high = _mm256_loadu_ps(from + 8);
+  const __m256 first = _mm256_permute2f128_ps(low, high, 0x20);
+  const __m256 second = _mm256_permute2f128_ps(low, high, 0x31);
+  even = _mm256_shuffle_ps(first, second, _MM_SHUFFLE(2, 0, 2, 0));
+  odd = _mm256_shuffle_ps(first, second, _MM_SHUFFLE(3, 1, 3, 1));
+}
+
+void Interleave(__m256 even, __m256 odd, float* to) {
+  const __m256 low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
+  _mm256_storeu_ps(to, _mm256_permute2f128_ps(low, high, 0x20));
+  _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
+
+// a * cos - b * sin and b * cos + a * sin, every product rounded.
+template <typename T>
+void Rotate(T& a, T& b, T cosine, T sine) {
+  const T rotated = a * cosine - b * sine;
+  b = b * cosine + a * sine;
+  a = rotated;
+}
+
 // cos_sin: [rotary_dim / 2][2] of the position.
 void RotateHead(float* x, const RopeTable& rope, const float* cos_sin) {
   const int32_t pairs = rope.rotary_dim / 2;
-  const int32_t first_step = rope.interleaved ? 2 : 1;
-  const int32_t second = rope.interleaved ? 1 : pairs;
-  for (int32_t i = 0; i < pairs; ++i) {
-    float& a = x[i * first_step];
-    float& b = x[i * first_step + second];
-    const float cosine = cos_sin[2 * i], sine = cos_sin[2 * i + 1];
-    const float rotated = a * cosine - b * sine;
-    b = b * cosine + a * sine;
-    a = rotated;
+  int32_t i = 0;
+  for (; i + 8 <= pairs; i += 8) {
+    __m256 a, b, cosine, sine;
+    Deinterleave(cos_sin + 2 * i, cosine, sine);
+    if (rope.interleaved) {
+      Deinterleave(x + 2 * i, a, b);
+      Rotate(a, b, cosine, sine);
+      Interleave(a, b, x + 2 * i);
+    } else {
+      a = _mm256_loadu_ps(x + i);
+      b = _mm256_loadu_ps(x + pairs + i);
+      Rotate(a, b, cosine, sine);
+      _mm256_storeu_ps(x + i, a);
+      _mm256_storeu_ps(x + pairs + i, b);
+    }
+  }
+  for (; i < pairs; ++i) {
+    float& a = x[rope.interleaved ? 2 * i : i];
+    float& b = x[rope.interleaved ? 2 * i + 1 : i + pairs];
+    Rotate(a, b, cos_sin[2 * i], cos_sin[2 * i + 1]);
   }
 }
 
@@ -126,10 +142,10 @@ absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params, ThreadPool& pool
     const bool is_key = head < first_v;
     std::byte* piece = params.pool.data + slot / layout.block_size() * layout.block_stride() +
                        layout.PieceOffset(params.layer, head - (is_key ? first_k : first_v));
-    for (int32_t d = 0; d < head_dim; ++d)
-      StoreElement(
-          layout.dtype(),
-          piece + (is_key ? layout.KeyOffset(in_block, d) : layout.ValueOffset(in_block, d)), x[d]);
+    if (is_key)
+      WriteKey(layout, piece, in_block, x);
+    else
+      WriteValue(layout, piece, in_block, x);
   };
   const int64_t items = params.batch->num_rows * heads;
   const auto share = [&](int64_t begin, int64_t end) {

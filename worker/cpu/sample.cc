@@ -1,6 +1,7 @@
 #include "worker/cpu/sample.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -11,6 +12,8 @@
 
 namespace octavo {
 namespace {
+
+constexpr size_t kBuckets = 512;
 
 // The smallest float that is not below x.
 float RoundUp(double x) {
@@ -108,13 +111,12 @@ void RowSampler::KeepMostLikely(std::span<const float> logits, int64_t count) {
   std::erase_if(candidates_, [&](const Candidate& c) { return c.logit < least; });
 }
 
-// From the most likely down, a token stays while those before it weigh less than `mass`. Halves
-// the range that holds the cut instead of sorting it.
+// From the most likely down, a token stays while those before it weigh less than `mass`. Buckets of
+// equal width in the logit find the few tokens among which the cut lies; halving finds it there.
 void RowSampler::KeepMass(double mass) {
-  order_ = candidates_;
+  double before = NarrowToCut(mass);  // weight of the tokens ahead of order_, which all stay
   auto begin = order_.begin();
   auto end = order_.end();
-  double before = 0;  // weight of the tokens ahead of `begin`, which all stay
   while (end - begin > 32) {
     const auto middle = begin + (end - begin) / 2;
     std::nth_element(begin, middle, end, MoreLikely);
@@ -133,6 +135,34 @@ void RowSampler::KeepMass(double mass) {
     before += double{last.weight};
   }
   std::erase_if(candidates_, [&](const Candidate& c) { return MoreLikely(last, c); });
+}
+
+// Fills order_ with the candidates of the bucket in which the weight, added up from the most likely
+// down, reaches `mass`; returns the weight before that bucket, which is less than `mass`.
+double RowSampler::NarrowToCut(double mass) {
+  const auto [least, most] =
+      std::minmax_element(candidates_.begin(), candidates_.end(),
+                          [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
+  const float top = most->logit;
+  const float width = (top - least->logit) / (kBuckets - 1);
+  order_ = candidates_;
+  if (candidates_.size() <= 2 * kBuckets || !(width > 0) || !std::isfinite(width)) return 0;
+  const auto bucket_of = [&](const Candidate& c) {  // monotone in the logit
+    return std::min(static_cast<size_t>((top - c.logit) / width), kBuckets - 1);
+  };
+  std::array<double, kBuckets> weights = {};
+  for (const Candidate& candidate : candidates_)
+    weights[bucket_of(candidate)] += double{candidate.weight};
+  double before = 0;
+  size_t cut = 0;
+  for (; cut + 1 < kBuckets && before + weights[cut] < mass; ++cut) before += weights[cut];
+  std::erase_if(order_, [&](const Candidate& c) { return bucket_of(c) != cut; });
+  // Rounding may have pushed the cut past the last token that weighs anything.
+  if (order_.empty()) {
+    order_ = candidates_;
+    return 0;
+  }
+  return before;
 }
 
 TokenId RowSampler::Draw(std::span<const float> logits, const SampleRow& row) {

@@ -31,6 +31,7 @@ class RowSampler {
               const LogitWeights& weights);
   void KeepMostLikely(std::span<const float> logits, int64_t count);
   void KeepMass(double mass);
+  double NarrowToCut(double mass);
   TokenId Draw(std::span<const float> logits, const SampleRow& row);
   TokenId DrawUnfiltered(std::span<const float> logits, const LogitWeights& weights,
                          double uniform);
