@@ -211,11 +211,7 @@ void Prefill(ThreadPool& pool, Isa isa, DType dtype, int32_t rows, double peak) 
               flops / timing.min / peak);
 }
 
-}  // namespace
-}  // namespace octavo
-
-int main(int argc, char** argv) {
-  using namespace octavo;
+int Main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : DefaultThreads();
   const Isa isa = argc > 2 && std::string(argv[2]) == "avx2" ? Isa::kAvx2 : DetectIsa();
   const DType dtype = argc > 3 ? ParseFloatOrInt8(argv[3]).value_or(DType::kBF16) : DType::kBF16;
@@ -228,4 +224,10 @@ int main(int argc, char** argv) {
   const double peak = FmaPeak(pool, isa);
   std::printf("FMA peak %.1f GFLOP/s (best)\n", peak * 1e-9);
   for (const int32_t rows : {512, 1500}) Prefill(pool, isa, dtype, rows, peak);
+  return 0;
 }
+
+}  // namespace
+}  // namespace octavo
+
+int main(int argc, char** argv) { return octavo::Main(argc, argv); }

@@ -12,33 +12,33 @@
 namespace octavo {
 namespace {
 
-using namespace OCTAVO_SIMD;  // NOLINT: the vector vocabulary
+namespace simd = OCTAVO_SIMD;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The last, partial group is filled up with -infinity, which never wins and weighs nothing.
-Vec LoadGroup(std::span<const float> logits, size_t first) {
-  if (first + kLanes <= logits.size()) return Load(logits.data() + first);
-  alignas(64) float padded[kLanes];
-  std::fill_n(padded, kLanes, -kInfinity);
+simd::Vec LoadGroup(std::span<const float> logits, size_t first) {
+  if (first + simd::kLanes <= logits.size()) return simd::Load(logits.data() + first);
+  alignas(64) float padded[simd::kLanes];
+  std::fill_n(padded, simd::kLanes, -kInfinity);
   std::copy(logits.begin() + static_cast<std::ptrdiff_t>(first), logits.end(), padded);
-  return Load(padded);
+  return simd::Load(padded);
 }
 
-__m256 IsNan(Vec x) {
-  return _mm256_or_ps(_mm256_cmp_ps(Low(x), Low(x), _CMP_UNORD_Q),
-                      _mm256_cmp_ps(High(x), High(x), _CMP_UNORD_Q));
+__m256 IsNan(simd::Vec x) {
+  return _mm256_or_ps(_mm256_cmp_ps(simd::Low(x), simd::Low(x), _CMP_UNORD_Q),
+                      _mm256_cmp_ps(simd::High(x), simd::High(x), _CMP_UNORD_Q));
 }
 
 // a where x is above -infinity, 0 elsewhere.
-Vec WhereFinite(Vec a, Vec x) {
+simd::Vec WhereFinite(simd::Vec a, simd::Vec x) {
   const __m256 lowest = _mm256_set1_ps(-kInfinity);
   return {_mm256_and_ps(a.lo, _mm256_cmp_ps(x.lo, lowest, _CMP_GT_OQ)),
           _mm256_and_ps(a.hi, _mm256_cmp_ps(x.hi, lowest, _CMP_GT_OQ))};
 }
 
 // Bit i: lane i is >= bound.
-uint32_t AtLeast(Vec x, __m256 bound) {
+uint32_t AtLeast(simd::Vec x, __m256 bound) {
   const auto low =
       static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.lo, bound, _CMP_GE_OQ)));
   const auto high =
@@ -46,8 +46,8 @@ uint32_t AtLeast(Vec x, __m256 bound) {
   return low | high << 8;
 }
 
-Vec WeightsOf(Vec logits, Vec max, Vec scale) {
-  return WhereFinite(Exp2(Mul(Sub(logits, max), scale)), logits);
+simd::Vec WeightsOf(simd::Vec logits, simd::Vec max, simd::Vec scale) {
+  return WhereFinite(simd::Exp2(simd::Mul(simd::Sub(logits, max), scale)), logits);
 }
 
 __m256d ToDouble(__m128 x) { return _mm256_cvtps_pd(x); }
@@ -56,15 +56,15 @@ __m256d ToDouble(__m128 x) { return _mm256_cvtps_pd(x); }
 
 bool LogitMaxima::Scan(std::span<const float> logits) {
   group_max.resize((logits.size() + kGroup - 1) / kGroup);
-  Vec running = Set1(-kInfinity);
+  simd::Vec running = simd::Set1(-kInfinity);
   __m256 nan = _mm256_setzero_ps();
   for (size_t group = 0; group < group_max.size(); ++group) {
-    const Vec x = LoadGroup(logits, group * kGroup);
+    const simd::Vec x = LoadGroup(logits, group * kGroup);
     nan = _mm256_or_ps(nan, IsNan(x));
-    running = Max(running, x);
-    group_max[group] = ReduceMax(x);
+    running = simd::Max(running, x);
+    group_max[group] = simd::ReduceMax(x);
   }
-  max = ReduceMax(running);
+  max = simd::ReduceMax(running);
   return _mm256_movemask_ps(nan) == 0 && max < kInfinity && max > -kInfinity;
 }
 
@@ -90,14 +90,14 @@ LogitWeights::LogitWeights(float max_logit, float temperature)
                                         double{std::numeric_limits<float>::max()}))) {}
 
 double LogitWeights::Sum(std::span<const float> logits, std::vector<double>* block_sums) const {
-  const Vec max_lanes = Set1(max), scale_lanes = Set1(scale);
+  const simd::Vec max_lanes = simd::Set1(max), scale_lanes = simd::Set1(scale);
   if (block_sums != nullptr) block_sums->clear();
   double total = 0;
   for (size_t block = 0; block < logits.size(); block += kBlock) {
     const size_t end = std::min(logits.size(), block + kBlock);
     __m256d sum = _mm256_setzero_pd();
-    for (size_t i = block; i < end; i += kLanes) {
-      const Vec w = WeightsOf(LoadGroup(logits, i), max_lanes, scale_lanes);
+    for (size_t i = block; i < end; i += simd::kLanes) {
+      const simd::Vec w = WeightsOf(LoadGroup(logits, i), max_lanes, scale_lanes);
       const __m256d low = _mm256_add_pd(ToDouble(_mm256_castps256_ps128(w.lo)),
                                         ToDouble(_mm256_extractf128_ps(w.lo, 1)));
       const __m256d high = _mm256_add_pd(ToDouble(_mm256_castps256_ps128(w.hi)),
@@ -114,20 +114,20 @@ double LogitWeights::Sum(std::span<const float> logits, std::vector<double>* blo
 }
 
 void LogitWeights::Of(std::span<const float> logits, float* out) const {
-  alignas(64) float lanes[kLanes];
-  for (size_t i = 0; i < logits.size(); i += kLanes) {
-    Store(lanes, WeightsOf(LoadGroup(logits, i), Set1(max), Set1(scale)));
-    std::copy_n(lanes, std::min<size_t>(kLanes, logits.size() - i), out + i);
+  alignas(64) float lanes[simd::kLanes];
+  for (size_t i = 0; i < logits.size(); i += simd::kLanes) {
+    simd::Store(lanes, WeightsOf(LoadGroup(logits, i), simd::Set1(max), simd::Set1(scale)));
+    std::copy_n(lanes, std::min<size_t>(simd::kLanes, logits.size() - i), out + i);
   }
 }
 
 void LogitWeights::Weigh(std::span<Candidate> candidates) const {
-  alignas(64) float lanes[kLanes];
-  for (size_t i = 0; i < candidates.size(); i += kLanes) {
-    const size_t count = std::min<size_t>(kLanes, candidates.size() - i);
-    std::fill_n(lanes, kLanes, -kInfinity);
+  alignas(64) float lanes[simd::kLanes];
+  for (size_t i = 0; i < candidates.size(); i += simd::kLanes) {
+    const size_t count = std::min<size_t>(simd::kLanes, candidates.size() - i);
+    std::fill_n(lanes, simd::kLanes, -kInfinity);
     for (size_t lane = 0; lane < count; ++lane) lanes[lane] = candidates[i + lane].logit;
-    Store(lanes, WeightsOf(Load(lanes), Set1(max), Set1(scale)));
+    simd::Store(lanes, WeightsOf(simd::Load(lanes), simd::Set1(max), simd::Set1(scale)));
     for (size_t lane = 0; lane < count; ++lane) candidates[i + lane].weight = lanes[lane];
   }
 }

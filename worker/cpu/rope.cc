@@ -13,6 +13,8 @@
 namespace octavo {
 namespace {
 
+namespace simd = OCTAVO_SIMD;
+
 // Below this many elements another thread takes longer to wake than to help.
 constexpr int64_t kSmallElements = 8192;
 
@@ -54,18 +56,17 @@ absl::Status Check(const RopeAndWriteKvParams& params) {
 
 // 16 partial sums of squares, then a fixed tree, as every RMSNorm of this backend.
 void NormalizeHead(float* x, int32_t head_dim, const RmsNorm& norm) {
-  using namespace OCTAVO_SIMD;  // NOLINT: the vector vocabulary
-  Vec squares = Zero();
+  simd::Vec squares = simd::Zero();
   int32_t d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes) {
-    const Vec v = Load(x + d);
-    squares = Fma(v, v, squares);
+  for (; d + simd::kLanes <= head_dim; d += simd::kLanes) {
+    const simd::Vec v = simd::Load(x + d);
+    squares = simd::Fma(v, v, squares);
   }
   if (d < head_dim) {  // a multiple of 8
-    const Vec v = Load8(x + d);
-    squares = Fma(v, v, squares);
+    const simd::Vec v = simd::Load8(x + d);
+    squares = simd::Fma(v, v, squares);
   }
-  const float mean = ReduceAdd(squares) / static_cast<float>(head_dim);
+  const float mean = simd::ReduceAdd(squares) / static_cast<float>(head_dim);
   const float scale = 1.0f / std::sqrt(mean + norm.eps);
   for (int32_t i = 0; i < head_dim; ++i) x[i] = x[i] * scale * norm.weight[i];
 }

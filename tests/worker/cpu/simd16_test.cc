@@ -8,11 +8,11 @@
 namespace octavo {
 namespace {
 
-using namespace OCTAVO_SIMD;  // NOLINT: the vector vocabulary
+namespace simd = OCTAVO_SIMD;
 
 float Exp2Lane(float x) {
-  float lanes[kLanes];
-  Store(lanes, Exp2(Set1(x)));
+  float lanes[simd::kLanes];
+  simd::Store(lanes, simd::Exp2(simd::Set1(x)));
   for (const float lane : lanes) EXPECT_TRUE(lane == lanes[0] || std::isnan(x));
   return lanes[0];
 }
@@ -33,26 +33,26 @@ TEST(Simd16, Exp2StaysWithinItsBound) {
 }
 
 TEST(Simd16, KeepLanesTakesAHalfOpenRange) {
-  float values[kLanes];
-  for (int i = 0; i < kLanes; ++i) values[i] = static_cast<float>(i);
-  for (int begin = 0; begin <= kLanes; ++begin)
-    for (int end = begin; end <= kLanes; ++end) {
-      float kept[kLanes];
-      Store(kept, KeepLanes(Load(values), begin, end, Set1(-1)));
-      for (int i = 0; i < kLanes; ++i)
+  float values[simd::kLanes];
+  for (int i = 0; i < simd::kLanes; ++i) values[i] = static_cast<float>(i);
+  for (int begin = 0; begin <= simd::kLanes; ++begin)
+    for (int end = begin; end <= simd::kLanes; ++end) {
+      float kept[simd::kLanes];
+      simd::Store(kept, simd::KeepLanes(simd::Load(values), begin, end, simd::Set1(-1)));
+      for (int i = 0; i < simd::kLanes; ++i)
         EXPECT_EQ(kept[i], i >= begin && i < end ? values[i] : -1.0f);
     }
 }
 
 TEST(Simd16, ReducesInAFixedTree) {
-  float values[kLanes];
-  for (int i = 0; i < kLanes; ++i) values[i] = i == 3 ? 1e8f : static_cast<float>(i) * 0.37f;
-  float tree[kLanes];
-  std::copy(values, values + kLanes, tree);
+  float values[simd::kLanes];
+  for (int i = 0; i < simd::kLanes; ++i) values[i] = i == 3 ? 1e8f : static_cast<float>(i) * 0.37f;
+  float tree[simd::kLanes];
+  std::copy(values, values + simd::kLanes, tree);
   for (int step : {8, 4, 2, 1})
     for (int i = 0; i < step; ++i) tree[i] += tree[i + step];
-  EXPECT_EQ(ReduceAdd(Load(values)), tree[0]);
-  EXPECT_EQ(ReduceMax(Load(values)), 1e8f);
+  EXPECT_EQ(simd::ReduceAdd(simd::Load(values)), tree[0]);
+  EXPECT_EQ(simd::ReduceMax(simd::Load(values)), 1e8f);
 }
 
 }  // namespace
