@@ -3,9 +3,8 @@
 //   ThreadPool pool(DefaultThreads());
 //   pool.Run([&](int thread) { ...; pool.Barrier(); ...; });
 //
-// Waiting threads spin for some ten microseconds, because the next op of a step follows at once,
-// and then sleep: an idle worker burns no CPU, and a preempted thread does not stall the others'
-// cores.
+// Waiting threads spin and yield for some ten microseconds, because the next op of a step follows
+// at once, and then sleep: an idle worker burns no CPU, and threads that share a core move on.
 #ifndef OCTAVO_WORKER_CPU_THREAD_POOL_H_
 #define OCTAVO_WORKER_CPU_THREAD_POOL_H_
 
@@ -39,10 +38,9 @@ class ThreadPool {
  private:
   void WorkerLoop(int thread);
   // Returns once `word` differs from `seen`.
-  void AwaitChange(const std::atomic<uint32_t>& word, uint32_t seen) const;
+  static void AwaitChange(const std::atomic<uint32_t>& word, uint32_t seen);
 
   const int size_;
-  const uint64_t spin_cycles_;
   const absl::FunctionRef<void(int)>* body_ = nullptr;  // published by run_; null ends the threads
   alignas(64) std::atomic<uint32_t> run_{0};            // counts calls of Run
   alignas(64) std::atomic<uint32_t> pending_{0};        // threads still inside the body
