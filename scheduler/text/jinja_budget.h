@@ -18,7 +18,7 @@ struct RenderLimits {
   // Evaluated nodes plus work in proportion to the text and the items that operations touch.
   int64_t max_steps = 10'000'000;
   // Bytes of all strings and containers made in one render, whether still alive or not.
-  int64_t max_memory_bytes = 512 << 20;
+  int64_t max_memory_bytes = 256 << 20;
   // Nested evaluations: blocks, expressions and macro calls on the stack.
   int max_depth = 600;
 };

@@ -66,6 +66,7 @@ bool IsGlobalFunction(absl::string_view name) {
 
 Value Interpreter::Lookup(Symbol symbol, absl::string_view name) const {
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    runtime_.budget.Spend(static_cast<int64_t>(scope->variables.size() / kVariablesPerStep));
     for (const auto& [known, value] : scope->variables) {
       if (known == symbol) return value;
     }
@@ -111,6 +112,8 @@ absl::StatusOr<Value> Interpreter::CallMacro(const Callable& callable, const Arg
   const DepthGuard depth(this);
   if (!depth.Check()) return runtime_.budget.status();
   std::vector<std::pair<std::string, Value>> named = args.named;
+  runtime_.budget.Spend(
+      static_cast<int64_t>(macro.params.size() * named.size() / kVariablesPerStep));
   const auto take = [&](absl::string_view name) -> std::optional<Value> {
     const auto it = std::find_if(named.begin(), named.end(),
                                  [&](const auto& argument) { return argument.first == name; });

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "scheduler/text/jinja_operators.h"
+#include "scheduler/text/jinja_text_methods.h"
 #include "scheduler/text/jinja_unicode.h"
 
 namespace octavo::jinja {
@@ -66,6 +67,7 @@ absl::StatusOr<Value> AttributePath::Resolve(Runtime& runtime, Value item,
 
 Value IgnoreCase(Runtime& runtime, Value value) {
   if (!value.IsString()) return value;
+  if (!runtime.budget.Allocate(value.text().size() * kCaseMapCost)) return Value(Text());
   return MakeText(runtime.budget, ToLower(value.text().view()), value.text().AnyMarked());
 }
 

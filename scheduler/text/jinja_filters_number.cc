@@ -176,7 +176,7 @@ absl::StatusOr<Value> Attr(Runtime& runtime, const Value& value, const Args& arg
 absl::StatusOr<Value> WordCount(Runtime& runtime, const Value& value, const Args& args) {
   OCTAVO_RETURN_IF_ERROR(BoundArgs::Bind("wordcount", args, {}).status());
   OCTAVO_ASSIGN_OR_RETURN(const Text text, Str(value, runtime.budget));
-  runtime.budget.SpendBytes(text.size());
+  if (!runtime.budget.Spend(static_cast<int64_t>(text.size()))) return runtime.budget.status();
   int64_t words = 0;
   for (size_t at = 0; at < text.size(); ++words) {
     while (at < text.size() && NameLength(text.view().substr(at)) == 0) ++at;

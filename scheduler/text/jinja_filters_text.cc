@@ -25,6 +25,7 @@ absl::StatusOr<Value> WholeText(Runtime& runtime, const Value& value, const Args
                                 absl::string_view name, std::string (*map)(absl::string_view)) {
   OCTAVO_RETURN_IF_ERROR(BoundArgs::Bind(name, args, {}).status());
   OCTAVO_ASSIGN_OR_RETURN(const Text text, Str(value, runtime.budget));
+  if (!runtime.budget.Allocate(text.size() * kCaseMapCost)) return runtime.budget.status();
   return MakeText(runtime.budget, map(text.view()), text.AnyMarked());
 }
 

@@ -50,8 +50,11 @@ class PercentFormatter {
       out_.append(format_.data() + at_, percent - at_);
       at_ = percent + 1;
       if (percent == format_.size()) break;
-      if (!runtime_.budget.Spend(1)) return runtime_.budget.status();
+      const size_t before = out_.size();
       OCTAVO_RETURN_IF_ERROR(Convert());
+      if (!runtime_.budget.Spend(1) || !runtime_.budget.Allocate(out_.size() - before)) {
+        return runtime_.budget.status();
+      }
     }
     const size_t given = is_tuple_ ? argument_.sequence()->items.size() : 1;
     if (used_ < given && (is_tuple_ || !argument_.IsDict())) {

@@ -205,6 +205,7 @@ absl::Status Interpreter::Output(const Value& value) {
 }
 
 void Interpreter::SetVariable(Scope* scope, Symbol symbol, Value value) {
+  runtime_.budget.Spend(static_cast<int64_t>(scope->variables.size() / kVariablesPerStep));
   for (auto& [known, old] : scope->variables) {
     if (known != symbol) continue;
     old = std::move(value);

@@ -19,6 +19,9 @@
 
 namespace octavo::jinja {
 
+// Names are looked up one by one: how many of them count as one step.
+inline constexpr size_t kVariablesPerStep = 16;
+
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<Symbol, Value>> variables;

@@ -185,6 +185,7 @@ class JsonWriter {
       if (static_cast<unsigned char>(c) >= 0x80) {
         if (style_.ensure_ascii) {
           WriteEscape(DecodeUtf8At(view, at));
+          if (!budget_.ok()) return;
         } else {
           out_.append(view.data() + at, Utf8SequenceLength(c));
         }
@@ -193,6 +194,7 @@ class JsonWriter {
         out_ += c;
       } else if (static_cast<unsigned char>(c) < 0x20) {
         WriteControl(c);
+        if (!budget_.ok()) return;
       } else {
         out_ += c;
       }
@@ -213,6 +215,7 @@ class JsonWriter {
   }
 
   void WriteEscape(uint32_t c) {
+    budget_.Allocate(12);  // a surrogate pair
     if (c >= 0x10000) {
       absl::StrAppendFormat(&out_, "\\u%04x", 0xD800 + ((c - 0x10000) >> 10));
       c = 0xDC00 + ((c - 0x10000) & 0x3FF);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "scheduler/text/jinja_format.h"
+#include "scheduler/text/jinja_text_methods.h"
 #include "scheduler/text/jinja_unicode.h"
 
 namespace octavo::jinja {
@@ -135,6 +136,7 @@ absl::StatusOr<Value> Count(Runtime& runtime, const Value& self, const Args& arg
 template <std::string (*map)(absl::string_view)>
 absl::StatusOr<Value> MapCase(Runtime& runtime, const Value& self, const Args& args) {
   OCTAVO_RETURN_IF_ERROR(BoundArgs::Bind("case method", args, {}).status());
+  if (!runtime.budget.Allocate(self.text().size() * kCaseMapCost)) return runtime.budget.status();
   return MakeText(runtime.budget, map(self.text().view()), self.text().AnyMarked());
 }
 

@@ -215,7 +215,8 @@ absl::StatusOr<int64_t> Length(Runtime& runtime, const Value& value) {
 }
 
 Text EscapeHtml(Runtime& runtime, const Text& text) {
-  runtime.budget.Allocate(text.size());
+  constexpr size_t kLongestEntity = 5;
+  if (!runtime.budget.Allocate(text.size() * kLongestEntity)) return Text();
   const std::string escaped = absl::StrReplaceAll(
       text.view(), {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&#34;"}, {"'", "&#39;"}});
   return MakeText(runtime.budget, escaped, text.AnyMarked()).text().AsMarkup();

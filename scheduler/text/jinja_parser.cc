@@ -187,6 +187,10 @@ class StatementParser {
           return SyntaxError(line, absl::StrCat("repeated parameter ", param.name));
         }
       }
+      if (macro->params.size() == kMaxParameters) {
+        return SyntaxError(line,
+                           absl::StrCat("more than the limit of ", kMaxParameters, " parameters"));
+      }
       if (tokens_.SkipOperator("=")) {
         OCTAVO_ASSIGN_OR_RETURN(param.default_value, tokens_.ParseExpression());
       } else if (!macro->params.empty() && macro->params.back().default_value != nullptr) {

@@ -3,6 +3,8 @@
 #ifndef OCTAVO_SCHEDULER_TEXT_JINJA_PARSER_H_
 #define OCTAVO_SCHEDULER_TEXT_JINJA_PARSER_H_
 
+#include <cstddef>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/text/jinja_ast.h"
@@ -13,6 +15,8 @@ namespace octavo::jinja {
 // blocks.
 inline constexpr int kMaxExpressionHeight = 250;
 inline constexpr int kMaxParseDepth = 100;
+// Parameters of one macro, and named arguments of one call.
+inline constexpr size_t kMaxParameters = 256;
 
 // INVALID_ARGUMENT "template line N: ..." for what Jinja would refuse.
 absl::StatusOr<Template> Parse(absl::string_view source);

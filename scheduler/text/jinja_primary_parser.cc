@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "scheduler/text/jinja_expression_parser.h"
+#include "scheduler/text/jinja_parser.h"
 
 namespace octavo::jinja {
 namespace {
@@ -178,6 +179,10 @@ absl::Status ExpressionParser::ParseArguments(Expr* call) {
       for (const auto& [other, value] : call->kwargs) {
         if (other == name)
           return SyntaxError(Peek().line, absl::StrCat("repeated argument ", name));
+      }
+      if (call->kwargs.size() == kMaxParameters) {
+        return SyntaxError(Peek().line, absl::StrCat("more than the limit of ", kMaxParameters,
+                                                     " named arguments"));
       }
       Next();
       OCTAVO_ASSIGN_OR_RETURN(ExprPtr value, ParseExpression());

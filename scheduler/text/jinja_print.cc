@@ -48,8 +48,16 @@ class ReprWriter {
   Text Finish() { return MakeText(budget_, out_, marked_).text(); }
 
  private:
+  static constexpr size_t kEscapeBytes = 10;  // "\U0001f600"
+
   static absl::Status CannotPrint(const Value& value) {
     return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(value), " cannot be printed"));
+  }
+
+  // Past ASCII a search tells what is printable; there and back costs more than a byte copied.
+  size_t NextUnprintable(absl::string_view view, size_t from) {
+    budget_.Spend(1);
+    return FindUnprintable(view, from);
   }
 
   absl::Status WriteString(const Text& text) {
@@ -59,12 +67,13 @@ class ReprWriter {
     const char quote = has_single && view.find('"') == absl::string_view::npos ? '"' : '\'';
     if (!budget_.Allocate(view.size())) return budget_.status();
     out_ += quote;
-    size_t unprintable = FindUnprintable(view, 0);
+    size_t unprintable = NextUnprintable(view, 0);
     for (size_t at = 0; at < view.size(); at += Utf8SequenceLength(view[at])) {
       const char c = view[at];
       if (at == unprintable) {
+        if (!budget_.Allocate(kEscapeBytes)) return budget_.status();
         WriteEscape(DecodeUtf8At(view, at));
-        unprintable = FindUnprintable(view, at + Utf8SequenceLength(c));
+        unprintable = NextUnprintable(view, at + Utf8SequenceLength(c));
       } else if (c == quote || c == '\\') {
         out_ += '\\';
         out_ += c;

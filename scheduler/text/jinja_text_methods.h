@@ -2,6 +2,7 @@
 #ifndef OCTAVO_SCHEDULER_TEXT_JINJA_TEXT_METHODS_H_
 #define OCTAVO_SCHEDULER_TEXT_JINJA_TEXT_METHODS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "scheduler/text/jinja_runtime.h"
 
 namespace octavo::jinja {
+
+// Mapping the case of a byte may triple it, and takes longer than copying it.
+inline constexpr size_t kCaseMapCost = 3;
 
 // str.strip and its kin. chars: nullptr or none for white space. Keeps marks.
 absl::StatusOr<Value> StripText(Runtime& runtime, const Text& text, const Value* chars, bool left,

@@ -233,7 +233,7 @@ size_t LastLength(absl::string_view text) {
 }
 
 size_t FindText(absl::string_view text, absl::string_view wanted, size_t from) {
-  if (from > text.size()) return absl::string_view::npos;
+  if (from > text.size() || wanted.size() > text.size() - from) return absl::string_view::npos;
   if (wanted.empty()) return from;
   const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
   if (found == nullptr) return absl::string_view::npos;

@@ -40,23 +40,36 @@ std::string Repeat(const std::string& text, int times) {
   return all;
 }
 
-constexpr char kSteps[] = "limit of 10000000 steps";
-
 TEST(ChatTemplateLimits, StopEndlessWork) {
+  // The defaults, once; then smaller limits, which show the same in less time.
   ExpectExhausted(
-      "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", kSteps);
+      "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+      "limit of 10000000 steps");
+  RenderLimits limits;
+  limits.max_steps = 500'000;
+  const std::string steps = "limit of 500000 steps";
+  const Json context = {{"m", std::string(1 << 18, 'a')},
+                        {"n", std::string(1 << 18, 'a')},
+                        {"needle", "b" + std::string(1 << 16, 'a')}};
   ExpectExhausted(
       "{% macro f() %}{% for x in range(100) %}{{ f() }}{% endfor %}{% endmacro %}{{ f() }}",
       "nested evaluations");
-  ExpectExhausted("{% for a in range(90000) %}{{ range(90000) | sum }}{% endfor %}", kSteps);
-  ExpectExhausted("{% for a in range(90000) %}{% if 'x' in m %}{% endif %}{% endfor %}", kSteps, {},
-                  {{"m", std::string(1 << 20, 'a')}});
-  ExpectExhausted("{% for a in range(90000) %}{{ m | length }}{% endfor %}", kSteps, {},
-                  {{"m", std::string(1 << 20, 'a')}});
-  ExpectExhausted("{% for a in range(90000) %}{{ m == n }}{% endfor %}", kSteps, {},
-                  {{"m", std::string(1 << 20, 'a')}, {"n", std::string(1 << 20, 'a')}});
-  ExpectExhausted("{{ m.rfind(n) }}", kSteps, {},
-                  {{"m", std::string(1 << 20, 'a')}, {"n", "b" + std::string(1 << 16, 'a')}});
+  ExpectExhausted("{% for a in range(90000) %}{{ range(90000) | sum }}{% endfor %}", steps, limits);
+  for (const char* work :
+       {"'x' in m", "m | length", "m == n", "m[5]", "m.strip()", "m | upper", "m.isalpha()",
+        "m | wordcount", "m | int", "m.find('b')", "m.split('b')", "m | replace('b', '')"}) {
+    ExpectExhausted(absl::StrCat("{% for a in range(90000) %}{% if ", work,
+                                 " %}{% endif %}"
+                                 "{% endfor %}"),
+                    steps, limits, context);
+  }
+  ExpectExhausted("{{ m.rfind(needle) }}", steps, limits, context);
+  ExpectExhausted("{{ m.rsplit(needle) }}", steps, limits, context);
+  // Names are searched for one by one: many of them make each search dear.
+  std::string names;
+  for (int i = 0; i < 5000; ++i) absl::StrAppend(&names, "{% set v", i, " = 1 %}");
+  ExpectExhausted(names + "{% for a in range(90000) %}{{ m | length }}{% endfor %}", steps, limits,
+                  {{"m", "x"}});
 }
 
 TEST(ChatTemplateLimits, FindALongNeedleInLinearTime) {
@@ -70,26 +83,32 @@ TEST(ChatTemplateLimits, FindALongNeedleInLinearTime) {
 }
 
 TEST(ChatTemplateLimits, StopLargeValues) {
-  const std::string memory = "bytes of strings and containers";
+  RenderLimits limits;
+  limits.max_memory_bytes = 8 << 20;
+  const std::string memory = "limit of 8388608 bytes of strings and containers";
   ExpectExhausted("{{ range(1000000) }}", "range of more than the limit of 100000 items");
-  ExpectExhausted("{{ 'x' * 1000000000000 }}", memory);
-  ExpectExhausted("{{ [1] * 9000000000000000000 }}", memory);
-  ExpectExhausted("{{ 'abc' * 9223372036854775807 }}", memory);
-  ExpectExhausted("{{ 'x'.ljust(9000000000000) }}", "limit of");
-  ExpectExhausted("{{ 'x' | center(9000000000000) }}", "limit of");
-  ExpectExhausted("{{ [1] | batch(90000000000, 0) | list }}", "limit of");
-  ExpectExhausted(
-      "{% set ns = namespace(s='abcdefgh') %}{% for i in range(64) %}"
-      "{% set ns.s = ns.s + ns.s %}{% endfor %}",
-      memory);
-  ExpectExhausted(
-      "{% set ns = namespace(s='abcdefgh') %}{% for i in range(64) %}"
-      "{% set ns.s = ns.s | replace('a', 'aaaaaaaaaaaaaaaa') %}{% endfor %}",
-      "limit of");
-  ExpectExhausted(
-      "{% set ns = namespace(l=[1]) %}{% for i in range(64) %}"
-      "{% set ns.l = ns.l + ns.l %}{% endfor %}",
-      "limit of");
+  ExpectExhausted("{{ 'x' * 1000000000000 }}", memory, limits);
+  ExpectExhausted("{{ [1] * 9000000000000000000 }}", memory, limits);
+  ExpectExhausted("{{ 'abc' * 9223372036854775807 }}", memory, limits);
+  ExpectExhausted("{{ 'x'.ljust(9000000000000) }}", "limit of", limits);
+  ExpectExhausted("{{ 'x' | center(9000000000000) }}", "limit of", limits);
+  ExpectExhausted("{{ [1] | batch(90000000000, 0) | list }}", "limit of", limits);
+  for (const char* growth :
+       {"ns.s + ns.s", "ns.s ~ ns.s", "ns.s | replace('a', 'aaaaaaaaaaaaaaaa')",
+        "'%s%s' % (ns.s, ns.s)", "[ns.s, ns.s] | join", "(ns.s * 3)", "(ns.s ~ '<') | forceescape",
+        "[ns.s, ns.s] | string", "[ns.s] | tojson", "ns.s.replace('', 'x')",
+        "ns.s | indent(9, true)"}) {
+    ExpectExhausted(absl::StrCat("{% set ns = namespace(s='abcdefgh') %}{% for i in range(9999) %}"
+                                 "{% set ns.s = ",
+                                 growth, " %}{% endfor %}"),
+                    memory, limits);
+  }
+  for (const char* growth : {"ns.l + ns.l", "ns.l * 2", "(ns.l | list) + [1]"}) {
+    ExpectExhausted(absl::StrCat("{% set ns = namespace(l=[1]) %}{% for i in range(99999) %}"
+                                 "{% set ns.l = ",
+                                 growth, " %}{% endfor %}"),
+                    memory, limits);
+  }
 }
 
 TEST(ChatTemplateLimits, StopOutputBombs) {
@@ -100,15 +119,15 @@ TEST(ChatTemplateLimits, StopOutputBombs) {
   ExpectExhausted("{% for i in range(1001) %}x{% endfor %}", "limit of 1000 bytes of output",
                   limits);
   ExpectExhausted("{% for i in range(1001) %}{{ m }}{% endfor %}", "bytes of output", {},
-                  {{"m", std::string(1 << 20, 'a')}});
+                  {{"m", std::string(1 << 16, 'a')}});
+  limits.max_steps = 100'000;
   // A value of 2^60 leaves through sharing: printing, comparing and JSON must notice.
   const std::string shared =
       "{% set ns = namespace(v=[1], w=[1]) %}{% for i in range(60) %}{% set ns.v = [ns.v, ns.v] %}"
       "{% set ns.w = [ns.w, ns.w] %}{% endfor %}";
-  ExpectExhausted(shared + "{{ ns.v }}", "limit of");
-  ExpectExhausted(shared + "{{ ns.v | tojson }}", "limit of");
-  ExpectExhausted(shared + "{{ ns.v == ns.w }}", "limit of");
-  ExpectExhausted(shared + "{{ ns.v < ns.w }}", "limit of");
+  for (const char* use : {"ns.v", "ns.v | tojson", "ns.v == ns.w", "ns.v < ns.w"}) {
+    ExpectExhausted(absl::StrCat(shared, "{{ ", use, " }}"), "limit of", limits);
+  }
 }
 
 TEST(ChatTemplateLimits, StopDeepNesting) {
