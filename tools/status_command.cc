@@ -102,7 +102,8 @@ std::string Progress(const v1::GetStateResponse& state) {
     total += static_cast<int64_t>(worker.load_total_bytes());
   }
   std::string text = StateName(state.state());
-  if (total > 0) absl::StrAppend(&text, " ", FormatByteSize(done), " of ", FormatByteSize(total));
+  if (state.state() == v1::ENGINE_STATE_LOADING && total > 0)
+    absl::StrAppend(&text, " ", FormatByteSize(done), " of ", FormatByteSize(total));
   return text;
 }
 

@@ -32,35 +32,6 @@ absl::Status BindError(const std::string& where, int error) {
   return absl::InvalidArgumentError(text);
 }
 
-// gRPC says only that a port could not be bound. Binding once ourselves tells why.
-absl::Status ProbePort(const std::string& host, int port) {
-  const std::string where = JoinHostPort(host, port);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int lookup = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
-  if (lookup != 0)
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on ", where, ": ", gai_strerror(lookup)));
-  int bound = 0;
-  int error = EADDRNOTAVAIL;
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    const int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
-    if (fd < 0) continue;
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0)
-      ++bound;
-    else
-      error = errno;
-    close(fd);
-  }
-  freeaddrinfo(found);
-  if (error == EADDRINUSE || bound == 0) return BindError(where, error);
-  return absl::OkStatus();
-}
-
 void LogFromGrpc(gpr_log_func_args* args) { OCTAVO_LOG(kDebug, "grpc: ", args->message); }
 
 // Once per process, before the first server: what gRPC reports becomes debug lines of our log,
@@ -82,7 +53,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     return absl::InvalidArgumentError(
         absl::StrCat("port is ", options.port, "; it must be between 0 and 65535"));
   PrepareGrpc();
-  OCTAVO_RETURN_IF_ERROR(ProbePort(options.host, options.port));
+  // gRPC says only that a port could not be bound; this says why.
+  if (const auto probed = ProbeListen(options.host, options.port); !probed.ok())
+    return probed.status();
 
   grpc::ServerBuilder builder;
   // Without this a second process could share the port and take half of the connections.
@@ -106,6 +79,36 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   server->address_ = JoinHostPort(options.host, server->port_);
   for (const std::string& name : options.health_services) server->SetServing(name, false);
   return server;
+}
+
+absl::StatusOr<std::string> ProbeListen(const std::string& host, int port) {
+  const std::string where = JoinHostPort(host, port);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int lookup = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
+  if (lookup != 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on ", where, ": ", gai_strerror(lookup)));
+  std::string address;
+  int error = EADDRNOTAVAIL;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
+    if (fd < 0) continue;
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    char numeric[NI_MAXHOST];
+    if (bind(fd, at->ai_addr, at->ai_addrlen) != 0)
+      error = errno;
+    else if (address.empty() && getnameinfo(at->ai_addr, at->ai_addrlen, numeric, sizeof(numeric),
+                                            nullptr, 0, NI_NUMERICHOST) == 0)
+      address = numeric;
+    close(fd);
+  }
+  freeaddrinfo(found);
+  if (error == EADDRINUSE || address.empty()) return BindError(where, error);
+  return address;
 }
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }

@@ -54,6 +54,10 @@ class RpcServer {
   int port_ = 0;
 };
 
+// Binds and lets go again, to say why a listener cannot be opened: errors as of RpcServer::Start.
+// Returns the numeric address that the host stands for.
+absl::StatusOr<std::string> ProbeListen(const std::string& host, int port);
+
 // "host:port", with brackets around an IPv6 address.
 std::string JoinHostPort(const std::string& host, int port);
 

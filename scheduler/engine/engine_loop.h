@@ -65,6 +65,7 @@ class EngineLoop {
   // Ends all streams with UNAVAILABLE and joins the threads. Safe to call twice.
   void Stop();
 
+  const EngineOptions& options() const { return options_; }
   EngineSnapshot snapshot() const;
   // Waits until the engine's state is another than `seen`, at most `timeout`. Returns the state.
   EngineState AwaitChange(EngineState seen, absl::Duration timeout) const;

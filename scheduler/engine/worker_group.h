@@ -30,7 +30,7 @@ struct WorkerGroupOptions {
   WorkerConfig config;              // epoch and num_blocks are not read
   int64_t num_blocks_override = 0;  // > 0: this many blocks, whatever fits
   absl::Duration first_retry = absl::Milliseconds(200);
-  absl::Duration longest_retry = absl::Seconds(5);
+  absl::Duration longest_retry = absl::Seconds(1);
 };
 
 // How the group's blocks came about.

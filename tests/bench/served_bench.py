@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 from service import BIN, Service  # noqa: E402
 
-BENCH = BIN.parent / "tests" / "octavo_read_bandwidth_bench"
+BENCH = BIN / "octavo_read_bandwidth_bench"
 
 
 def run(*arguments):

@@ -1,0 +1,30 @@
+// From the public API to a core request: what is wrong is said by field, with value and limit.
+#ifndef OCTAVO_SCHEDULER_TRANSPORT_REQUEST_TRANSLATION_H_
+#define OCTAVO_SCHEDULER_TRANSPORT_REQUEST_TRANSLATION_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "octavo/v1/generation.pb.h"
+#include "scheduler/core/request.h"
+#include "scheduler/transport/served_model.h"
+
+namespace octavo {
+
+inline constexpr size_t kMaxRequestIdBytes = 256;
+inline constexpr int32_t kDefaultMaxTokens = 256;
+
+// UNIMPLEMENTED naming every field whose value asks for what this version does not do, also fields
+// that it does not know. A value that asks for nothing (n = 1, a penalty that is neutral) is fine.
+absl::Status CheckServed(const v1::GenerateRequest& request);
+
+// INVALID_ARGUMENT with a BadRequest, or NOT_FOUND for another model's name. Tokenises, so call it
+// on a thread that may be busy for a while. Id and arrival stay unset. `random_seed` is used when
+// the request has no seed.
+absl::StatusOr<Request> TranslateRequest(const v1::GenerateRequest& request,
+                                         const ServedModel& model, uint64_t random_seed);
+
+}  // namespace octavo
+
+#endif  // OCTAVO_SCHEDULER_TRANSPORT_REQUEST_TRANSLATION_H_
