@@ -1,0 +1,78 @@
+#include "common/cache_geometry.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace octavo {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+CacheGeometry Make(const KvShape& shape, DType dtype, int32_t block_size) {
+  const absl::StatusOr<CacheGeometry> geometry = CacheGeometry::Create(shape, dtype, block_size);
+  EXPECT_TRUE(geometry.ok()) << geometry.status();
+  return *geometry;
+}
+
+TEST(CacheGeometry, Llama3Of8BInSixteenBits) {
+  const CacheGeometry geometry = Make({32, 8, 128}, DType::kF16, 16);
+  EXPECT_EQ(geometry.bytes_per_token(), 128 << 10);         // 128 KiB a token
+  EXPECT_EQ(geometry.bytes_per_token() * 4096, 512 << 20);  // 512 MiB at 4,096 tokens
+  EXPECT_EQ(geometry.bytes_per_block(), 2 << 20);           // a block is 2 MiB
+  EXPECT_EQ(geometry.bytes_per_layer_block(), 64 << 10);
+  const int64_t blocks = 64 * kGiB / geometry.bytes_per_block();
+  EXPECT_EQ(geometry.MaxConcurrency(blocks, 4096), 128);  // 128 requests in 64 GiB
+  EXPECT_EQ(geometry.PoolBytes(blocks), 64 * kGiB);
+  EXPECT_EQ(geometry.Formula(),
+            "2 x 32 layers x 8 kv_heads x 128 head_dim x 2 bytes = 131,072 bytes");
+}
+
+TEST(CacheGeometry, SmolLM2Of135MInBf16AndFloat32) {
+  const CacheGeometry bf16 = Make({30, 3, 64}, DType::kBF16, 16);
+  EXPECT_EQ(bf16.bytes_per_token(), 23'040);
+  EXPECT_EQ(bf16.Formula(), "2 x 30 layers x 3 kv_heads x 64 head_dim x 2 bytes = 23,040 bytes");
+  EXPECT_EQ(Make({30, 3, 64}, DType::kF32, 16).bytes_per_token(), 46'080);
+}
+
+TEST(CacheGeometry, Int8KeepsOneScalePerTokenAndHead) {
+  const CacheGeometry geometry = Make({32, 8, 128}, DType::kI8, 16);
+  EXPECT_EQ(geometry.bytes_per_token(), 2 * 32 * 8 * (128 + 2));
+  EXPECT_THAT(geometry.Formula(), HasSubstr("(128 head_dim x 1 byte + 2) = 66,560 bytes"));
+}
+
+TEST(CacheGeometry, RoundsTokensUpToBlocksAndBytesDown) {
+  const CacheGeometry geometry = Make({1, 1, 8}, DType::kF32, 8);
+  EXPECT_EQ(geometry.BlocksFor(0), 0);
+  EXPECT_EQ(geometry.BlocksFor(1), 1);
+  EXPECT_EQ(geometry.BlocksFor(8), 1);
+  EXPECT_EQ(geometry.BlocksFor(9), 2);
+  const int64_t block = geometry.bytes_per_block();
+  EXPECT_EQ(geometry.LendableBlocks(10 * block), 9);  // one is padding (kv.1)
+  EXPECT_EQ(geometry.LendableBlocks(10 * block - 1), 8);
+  EXPECT_EQ(geometry.LendableBlocks(block), 0);
+  EXPECT_EQ(geometry.LendableBlocks(0), 0);
+}
+
+TEST(CacheGeometry, RefusesWhatHasNoLayout) {
+  for (const int32_t block_size : {0, 1, 12, 128, -16})
+    EXPECT_THAT(CacheGeometry::Create({1, 1, 8}, DType::kBF16, block_size).status().message(),
+                HasSubstr("it must be 8, 16, 32 or 64"));
+  EXPECT_FALSE(CacheGeometry::Create({1, 1, 8}, DType::kQ4_0, 16).ok());
+  EXPECT_FALSE(CacheGeometry::Create({0, 1, 8}, DType::kBF16, 16).ok());
+  EXPECT_FALSE(CacheGeometry::Create({1, -1, 8}, DType::kBF16, 16).ok());
+  EXPECT_FALSE(CacheGeometry::Create({1, 1, 0}, DType::kBF16, 16).ok());
+}
+
+TEST(WithCommas, GroupsThousands) {
+  EXPECT_EQ(WithCommas(0), "0");
+  EXPECT_EQ(WithCommas(999), "999");
+  EXPECT_EQ(WithCommas(1000), "1,000");
+  EXPECT_EQ(WithCommas(1234567), "1,234,567");
+  EXPECT_EQ(WithCommas(-1234567), "-1,234,567");
+  EXPECT_EQ(WithCommas(-100), "-100");
+}
+
+}  // namespace
+}  // namespace octavo
