@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -34,11 +35,25 @@ def sha256(path):
     return digest.hexdigest()
 
 
+def pip_setting(name):
+    """A setting of pip, from its environment variable or its configuration files; may be empty."""
+    value = os.environ.get("PIP_" + name.upper().replace("-", "_"))
+    if value:
+        return value
+    return subprocess.run([sys.executable, "-m", "pip", "config", "get", "global." + name],
+                          capture_output=True, text=True).stdout.strip()
+
+
+def open_url(url, headers):
+    """Trusts what pip is told to trust: its `cert` setting, or the system's certificates."""
+    context = ssl.create_default_context(cafile=pip_setting("cert") or None)
+    request = urllib.request.Request(url, headers=headers)
+    return urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context)
+
+
 def index_url():
     """The index pip is configured for, or pip's own default."""
-    configured = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"],
-                                capture_output=True, text=True)
-    url = os.environ.get("PIP_INDEX_URL") or configured.stdout.strip()
+    url = pip_setting("index-url")
     if not url:
         from pip._internal.models.index import PyPI
         url = PyPI.simple_url
@@ -49,8 +64,7 @@ def wheel_url():
     """Address of the pinned wheel, from the index page (PEP 691 JSON or PEP 503 HTML)."""
     page_url = urllib.parse.urljoin(index_url(), PROJECT + "/")
     accept = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
-    request = urllib.request.Request(page_url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+    with open_url(page_url, {"Accept": accept}) as answer:
         page = answer.read().decode()
         is_json = "json" in answer.headers.get("Content-Type", "")
     if is_json:
@@ -67,9 +81,8 @@ def wheel_url():
 def download(url, part):
     """Continues `part`; starts over when the server does not serve ranges."""
     have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        answer = urllib.request.urlopen(request, timeout=TIMEOUT_S)
+        answer = open_url(url, {"Range": f"bytes={have}-"} if have else {})
     except urllib.error.HTTPError as error:
         if error.code != 416:  # the part is complete already, or is longer than the file
             raise

@@ -59,6 +59,8 @@ build_release() {
     cmake --preset release >build/configure.log 2>&1 ||
       fail "CMake could not configure the build" "$(tail -n 5 build/configure.log)" "Log: build/configure.log"
   fi
+  if ninja -C build/release -n "$@" 2>/dev/null | grep -q 'no work to do'; then return 0; fi
+  say "building $* (the first time takes some minutes)"
   if [ -t 2 ]; then
     ninja -C build/release "$@" >&2 || fail "the build failed; see above"
   else
