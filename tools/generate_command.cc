@@ -105,7 +105,10 @@ int Generate(const GenerateOptions& options, Signals& signals) {
     std::fflush(stdout);
   }
   const grpc::Status status = reader->Finish();
-  if (!options.json) std::fputc('\n', stdout);
+  if (!options.json) {
+    std::fputc('\n', stdout);
+    std::fflush(stdout);  // before the speed line on stderr
+  }
   if (!status.ok()) {
     if (interrupt.interrupted()) return 130;
     absl::FPrintF(stderr, "octavo generate: %s: %s\n", options.target, Describe(status));

@@ -1,5 +1,5 @@
-// What reading memory costs on this machine, now: the bound of a decode step, which reads every weight
-// once a token. Prints one JSON object.
+// What reading memory costs on this machine, now: the bound of a decode step, which reads every
+// weight once a token. Prints one JSON object.
 //
 //   octavo_read_bandwidth_bench [BYTES [THREADS [REPEATS]]]
 #include <immintrin.h>
@@ -60,8 +60,8 @@ int Main(size_t bytes, int threads, int repeats) {
   }
   std::sort(rates.begin(), rates.end());
   std::printf(
-      "{\"bytes\": %zu, \"threads\": %d, \"repeats\": %d, \"gb_per_s\": {\"min\": %.2f, \"median\": "
-      "%.2f, \"max\": %.2f}, \"check\": %d}\n",
+      "{\"bytes\": %zu, \"threads\": %d, \"repeats\": %d, \"gb_per_s\": {\"min\": %.2f, "
+      "\"median\": %.2f, \"max\": %.2f}, \"check\": %d}\n",
       bytes, threads, repeats, rates.front(), rates[rates.size() / 2], rates.back(),
       static_cast<int>(sinks[0] & 1));
   return 0;

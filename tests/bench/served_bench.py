@@ -36,7 +36,8 @@ def main():
     lengths = ["--prompt-tokens", options.prompt_tokens, "--output-tokens", options.output_tokens, "--json"]
     bandwidth, single, first, batch, batch_decode = [], [], [], [], []
     with Service(["--max-model-len", "2048"], options.worker) as service:
-        weight_bytes = service.state().workers[0].weight_bytes
+        # Bytes of all tensors: a token reads each once (the tied embedding as the output layer).
+        weight_bytes = service.state().workers[0].load_total_bytes
         path = service.state().workers[0].numeric_path
         target = [BIN / "octavo", "bench", "--target", service.target, *lengths]
         run(*target, "--streams", 1)  # touches every page once
