@@ -113,8 +113,6 @@ void SchedulerServer::Watch() {
     if (state == seen) continue;
     seen = state;
     rpc_->SetServing(kGenerationServiceName, state == EngineState::kReady && !draining_);
-    if (state == EngineState::kFailed)
-      OCTAVO_LOG(kError, "the workers cannot serve: ", engine_->snapshot().failure.message());
     if (state != EngineState::kReady || std::exchange(reported, true)) continue;
     for (const std::string& line : Lines(engine_->snapshot().capacity)) OCTAVO_LOG(kInfo, line);
     OCTAVO_LOG(kInfo, "ready grpc=", rpc_->address());
