@@ -1,6 +1,8 @@
 # Steps that quickstart.sh and test.sh share. Sourced, not run: it expects `set -eu` and the
 # repository's root as the working directory.
 
+mkdir -p build
+
 say() { printf '%s\n' "$*" >&2; }
 
 fail() {
@@ -40,7 +42,6 @@ install_packages() {
       "and then this script again."
   fi
   say "installing packages: $missing"
-  mkdir -p build
   export DEBIAN_FRONTEND=noninteractive
   if ! apt-get update >build/apt.log 2>&1; then
     fail "apt-get update failed; is the network there?" "$(tail -n 3 build/apt.log)" "Log: build/apt.log"
@@ -53,7 +54,6 @@ install_packages() {
 
 # build_release TARGET...: configures once, then builds what changed.
 build_release() {
-  mkdir -p build
   # Ninja configures again by itself when a CMake file changed.
   if [ ! -f build/release/build.ninja ]; then
     cmake --preset release >build/configure.log 2>&1 ||
