@@ -76,8 +76,8 @@ OCTAVO_SIMD_INLINE void DirectGroups(const uint8_t* panel, int64_t group, const 
 }
 
 template <class F, int R>
-void DirectTile(const uint8_t* panel, int64_t k_blocks, const float* tile, const float* x_sums,
-                float* acc) {
+OCTAVO_KERNEL void DirectTile(const uint8_t* panel, int64_t k_blocks, const float* tile,
+                              const float* x_sums, float* acc) {
   constexpr int kUnroll = R == 1 ? kSingleUnroll : 1;
   for (int i = 0; i < R * kPanelRows; i += 16) Store(acc + i, Zero());
   const int64_t groups = k_blocks * (kBlockK / F::kGroup);

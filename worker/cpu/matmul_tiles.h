@@ -34,7 +34,7 @@ constexpr int64_t DecodedFloats() {
 
 // Blocks [first, last) of a panel as floats.
 template <class F>
-void Decode(const uint8_t* panel, int64_t first, int64_t last, float* out) {
+OCTAVO_KERNEL void Decode(const uint8_t* panel, int64_t first, int64_t last, float* out) {
   for (int64_t b = first; b < last; ++b, out += DecodedFloats<F>()) {
     const uint8_t* block = F::Block(panel, b);
     for (int j = 0; j < 4; ++j) {
@@ -72,8 +72,9 @@ struct PrefetchRange {
 
 // acc [R][32] += decoded blocks times one tile of R rows.
 template <int R, int kGroup, Scale kScale>
-void MultiplyTile(const float* decoded, int64_t blocks, const float* tile, const float* sums,
-                  float* acc, PrefetchRange next_weights, PrefetchRange next_tile) {
+OCTAVO_KERNEL void MultiplyTile(const float* decoded, int64_t blocks, const float* tile,
+                                const float* sums, float* acc, PrefetchRange next_weights,
+                                PrefetchRange next_tile) {
   constexpr int kPerBlock = kBlockK / kGroup;
   constexpr int64_t kStride =
       kBlockFloats + (kScale == Scale::kNone ? 0 : kPerBlock * 2 * kPanelRows);

@@ -6,10 +6,13 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "worker/cpu/simd16.h"
 
 #define OCTAVO_LAMBDA __attribute__((always_inline))  // after a lambda's parameters
+// Before a kernel: inlined into its callers, kernels compete for registers.
+#define OCTAVO_KERNEL __attribute__((noinline))
 
 namespace octavo::OCTAVO_SIMD {
 
@@ -20,14 +23,16 @@ struct Index {
   constexpr operator int() const { return I; }
 };
 
+template <class Body, int... I>
+OCTAVO_SIMD_INLINE void UnrollOver(Body& body, std::integer_sequence<int, I...>) {
+  (body(Index<I>()), ...);
+}
+
 // body(Index<0>()), ..., body(Index<N - 1>()): unrolled before the optimiser runs, so arrays
 // indexed by it become registers.
-template <int N, int First = 0, class Body>
+template <int N, class Body>
 OCTAVO_SIMD_INLINE void Unroll(Body&& body) {
-  if constexpr (First < N) {
-    body(Index<First>());
-    Unroll<N, First + 1>(body);
-  }
+  UnrollOver(body, std::make_integer_sequence<int, N>());
 }
 
 // body(Index<n>()) for an n of [Min, Max] known at run time.
@@ -49,8 +54,8 @@ struct Bits {  // 16 x 32 bits
   __m512i v;
 };
 
-// acc = fma(a, b, acc), in acc's own register: GCC 12 chooses FMA forms that overwrite a factor, then
-// copies and spills accumulators around them.
+// acc = fma(a, b, acc), in acc's own register: GCC 12 chooses FMA forms that overwrite a factor,
+// then copies and spills accumulators around them.
 OCTAVO_SIMD_INLINE void MulAdd(Vec& acc, Vec a, Vec b) {
   asm("vfmadd231ps %2, %1, %0" : "+v"(acc.v) : "v"(a.v), "v"(b.v));
 }
