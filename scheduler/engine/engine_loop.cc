@@ -151,7 +151,7 @@ void EngineLoop::Run() {
 
 absl::Duration EngineLoop::WaitTime() const {
   if (in_flight_.empty()) return absl::InfiniteDuration();
-  return in_flight_.front().submitted + options_.step_timeout - absl::Now();
+  return in_flight_.front().oldest_since + options_.step_timeout - absl::Now();
 }
 
 void EngineLoop::OnReady(GroupReady ready) {
@@ -201,6 +201,7 @@ void EngineLoop::OnResult(const StepResult& result) {
   std::vector<TokenEvent> events = scheduler_->Commit(result);
   const double seconds = in_flight_.front().schedule_seconds + SecondsSince(start);
   in_flight_.pop_front();
+  if (!in_flight_.empty()) in_flight_.front().oldest_since = start;
   current_.latencies.schedule.Observe(seconds);
   current_.latencies.recent_schedule.Add(seconds);
   current_.latencies.worker.Observe(result.compute_seconds);
@@ -246,7 +247,7 @@ void EngineLoop::NotePreemptions() {
 }
 
 void EngineLoop::CheckStepTimeout() {
-  if (in_flight_.empty() || absl::Now() < in_flight_.front().submitted + options_.step_timeout)
+  if (in_flight_.empty() || absl::Now() < in_flight_.front().oldest_since + options_.step_timeout)
     return;
   group_.DeclareLost(absl::DeadlineExceededError(
       absl::StrCat("step ", in_flight_.front().step, " was not answered within ",

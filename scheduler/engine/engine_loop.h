@@ -73,7 +73,7 @@ class EngineLoop {
  private:
   struct InFlight {
     StepId step = 0;
-    absl::Time submitted;
+    absl::Time oldest_since;  // when it was submitted, or the step before it was answered
     double schedule_seconds = 0;
   };
 

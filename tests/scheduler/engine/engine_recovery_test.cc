@@ -51,6 +51,16 @@ TEST_F(EngineRecoveryTest, AnUnansweredStepIsALossAfterItsTime) {
   EXPECT_GE(engine_->snapshot().recoveries, 1u);
 }
 
+TEST_F(EngineRecoveryTest, WaitingBehindAnotherStepDoesNotCountTowardsTheTimeout) {
+  options_.step_timeout = absl::Milliseconds(1000);
+  workers_[0]->SetStepTime(absl::Milliseconds(600));
+  StartEngine();
+  AwaitReady();
+  const auto reader = Submit(MakeRequest(5, 3));
+  EXPECT_TRUE(reader->AwaitEnd().ok());
+  EXPECT_EQ(engine_->snapshot().recoveries, 0u);
+}
+
 TEST_F(EngineRecoveryTest, AWrongAnswerIsALossAndNotACrash) {
   StartEngine();
   AwaitReady();
