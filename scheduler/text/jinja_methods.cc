@@ -143,7 +143,9 @@ absl::StatusOr<Value> MapCase(Runtime& runtime, const Value& self, const Args& a
 template <CharClass char_class>
 absl::StatusOr<Value> IsClass(Runtime& runtime, const Value& self, const Args& args) {
   OCTAVO_RETURN_IF_ERROR(BoundArgs::Bind("is method", args, {}).status());
-  runtime.budget.SpendBytes(self.text().size());
+  if (!runtime.budget.SpendBytes(self.text().size() * kClassSearchCost)) {
+    return runtime.budget.status();
+  }
   return Value::Bool(AllOfClass(self.text().view(), char_class));
 }
 

@@ -54,10 +54,11 @@ class ReprWriter {
     return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(value), " cannot be printed"));
   }
 
-  // Past ASCII a search tells what is printable; there and back costs more than a byte copied.
   size_t NextUnprintable(absl::string_view view, size_t from) {
+    const size_t found = FindUnprintable(view, from);
     budget_.Spend(1);
-    return FindUnprintable(view, from);
+    budget_.SpendBytes((found - from) * kClassSearchCost);
+    return found;
   }
 
   absl::Status WriteString(const Text& text) {

@@ -102,7 +102,7 @@ absl::StatusOr<bool> OtherTest(Runtime& runtime, absl::string_view name, const V
   if (name == "even") return RemainderIs(runtime, value, Value::Int(2), 0);
   if (name == "odd") return RemainderIs(runtime, value, Value::Int(2), 1);
   OCTAVO_ASSIGN_OR_RETURN(const Text text, Str(value, runtime.budget));
-  runtime.budget.SpendBytes(text.size());
+  if (!runtime.budget.SpendBytes(text.size() * kClassSearchCost)) return runtime.budget.status();
   if (name == "filter") return HasFilter(text.view());
   if (name == "test") return HasTest(text.view());
   return AllOfClass(text.view(), name == "upper" ? CharClass::kUpper : CharClass::kLower);

@@ -36,6 +36,9 @@ std::string ToTitle(absl::string_view text);     // str.title(): a word is a run
 std::string SwapCase(absl::string_view text);
 
 enum class CharClass { kAlpha, kDecimal, kDigit, kNumeric, kAlnum, kSpace, kLower, kUpper };
+// Bytes that could be copied in the time that these searches take for one.
+inline constexpr size_t kClassSearchCost = 16;
+
 // str.isalpha() and its kin; false for the empty string.
 bool AllOfClass(absl::string_view text, CharClass char_class);
 

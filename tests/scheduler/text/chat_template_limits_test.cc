@@ -203,8 +203,9 @@ TEST(ChatTemplateLimits, RenderAMegabyteConversationQuickly) {
   ASSERT_TRUE(grown.ok()) << grown.status();
   EXPECT_GT(streamed->size(), size_t{1'000'000});
   EXPECT_EQ(*streamed, *grown);
-  // Measured: 0.03 s for both in a release build; sanitizers and a busy machine take their share.
-  EXPECT_LT(spent, std::chrono::seconds(2));
+  // Together 0.1 s of processor time in a release build; sanitizers and busy machines take longer.
+  // Copying what has been gathered anew for each message would have met the memory limit.
+  EXPECT_LT(spent, std::chrono::seconds(10));
   RecordProperty(
       "milliseconds",
       static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(spent).count()));
