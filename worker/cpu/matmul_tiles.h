@@ -60,12 +60,8 @@ OCTAVO_KERNEL void Decode(const uint8_t* panel, int64_t first, int64_t last, flo
   }
 }
 
-// Memory to bring near while a tile is computed.
+// Packed weights to bring near while a tile is computed.
 struct PrefetchRange {
-  void Next() {
-    const uint8_t* end = begin + bytes_per_block;
-    for (; begin < end; begin += 64) Prefetch(begin);
-  }
   const uint8_t* begin;
   int64_t bytes_per_block;  // while one K-block is multiplied
 };
@@ -73,8 +69,7 @@ struct PrefetchRange {
 // acc [R][32] += decoded blocks times one tile of R rows.
 template <int R, int kGroup, Scale kScale>
 OCTAVO_KERNEL void MultiplyTile(const float* decoded, int64_t blocks, const float* tile,
-                                const float* sums, float* acc, PrefetchRange next_weights,
-                                PrefetchRange next_tile) {
+                                const float* sums, float* acc, PrefetchRange next) {
   constexpr int kPerBlock = kBlockK / kGroup;
   constexpr int64_t kStride =
       kBlockFloats + (kScale == Scale::kNone ? 0 : kPerBlock * 2 * kPanelRows);
@@ -84,8 +79,8 @@ OCTAVO_KERNEL void MultiplyTile(const float* decoded, int64_t blocks, const floa
     const float* block = decoded + half * 16;
     for (int64_t b = 0; b < blocks; ++b, block += kStride) {
       if (half == 0) {
-        next_weights.Next();
-        next_tile.Next();
+        const uint8_t* end = next.begin + next.bytes_per_block;
+        for (; next.begin < end; next.begin += 64) Prefetch(next.begin);
       }
       for (int g = 0; g < kPerBlock; ++g) {
         Vec s[R][H];
@@ -147,14 +142,10 @@ void MultiplyTiles(const MultiplyTask& task) {
         const float* tile = task.tiles + row * task.k_blocks * kBlockK + first * kBlockK * rows;
         const float* sums = task.sums + row * task.k_blocks + first * rows;
         float* acc = task.sums_out + row * kPanelRows;
-        const PrefetchRange next_weights = {next + t * (last - first) * prefetch_bytes,
-                                            prefetch_bytes};
-        const PrefetchRange next_tile = {
-            reinterpret_cast<const uint8_t*>(tile + task.k_blocks * kBlockK * rows),
-            rows * kBlockK * static_cast<int64_t>(sizeof(float))};
+        const PrefetchRange range = {next + t * (last - first) * prefetch_bytes, prefetch_bytes};
         DispatchRows<kMinTileRows, kTileRows>(rows, [&](auto r) OCTAVO_LAMBDA {
           MultiplyTile<decltype(r)::value, F::kGroup, F::kScale>(decoded, last - first, tile, sums,
-                                                                 acc, next_weights, next_tile);
+                                                                 acc, range);
         });
       }
     }
