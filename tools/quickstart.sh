@@ -81,7 +81,9 @@ port_of() {
 trap 'end_both || true' EXIT
 trap 'exit 130' INT TERM
 
-start worker "$bin/octavo-worker" --model "$model" --listen 127.0.0.1:0 --port-file "$run/worker.port"
+# float32: exact arithmetic on the stored weights, so that the first answer anyone sees is the
+# reference's. The default for this model, int8, is faster and rounds activations.
+start worker "$bin/octavo-worker" --model "$model" --dtype float32 --listen 127.0.0.1:0 --port-file "$run/worker.port"
 worker=$(port_of worker grpc)
 start scheduler "$bin/octavo-scheduler" --model "$model" --workers "$worker" \
   --port 0 --metrics-port 0 --port-file "$run/scheduler.port"

@@ -22,7 +22,7 @@ def octavo(*arguments, text=None, timeout=120):
 class Commands(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service(["--max-model-len", "2048"])
+        cls.service = Service(["--max-model-len", "2048"], ["--dtype", "float32"])
         cls.service.__enter__()
         cls.target = ["--target", cls.service.target]
         cls.folder = tempfile.TemporaryDirectory()

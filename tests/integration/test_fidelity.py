@@ -78,5 +78,22 @@ class Fidelity(unittest.TestCase):
         self.check_same_bits([], ["--isa", "avx2"], range(0, len(self.cases), 4))
 
 
+class Int8(unittest.TestCase):
+    """The fast default rounds activations, so it is its own reference; scheduling still changes no bit."""
+
+    def test_scheduling_changes_no_bit(self):
+        cases = greedy_cases()[::4]
+        with Service() as service:
+            path = service.state().workers[0].numeric_path
+            alike = answers(service, cases)
+        for scheduler, worker in ((["--max-prefill-chunk", "7"], []), (["--max-num-seqs", "1"], []),
+                                  (["--block-size", "64"], ["--threads", "1"])):
+            with self.subTest(scheduler=scheduler, worker=worker), Service(scheduler, worker) as service:
+                self.assertEqual(service.state().workers[0].numeric_path, path)
+                for case, a, b in zip(cases, alike, answers(service, cases)):
+                    self.assertEqual(a[0], b[0], case["name"])
+                    self.assertEqual(a[1], b[1], case["name"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -11,7 +11,7 @@ from service import (Service, admin, collect, details, generation, greedy_reques
 class Generate(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service(["--max-model-len", "2048", "--served-model-name", "smol"])
+        cls.service = Service(["--max-model-len", "2048", "--served-model-name", "smol"], ["--dtype", "float32"])
         cls.service.__enter__()
         cls.stub = cls.service.generation
 

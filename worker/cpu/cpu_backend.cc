@@ -11,6 +11,22 @@
 
 namespace octavo {
 
+namespace {
+
+const char* Name(ActivationDType activations) {
+  switch (activations) {
+    case ActivationDType::kFloat32:
+      return "float32";
+    case ActivationDType::kBFloat16:
+      return "bfloat16";
+    case ActivationDType::kInt8:
+      return "int8";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuBackendOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads)
     return absl::InvalidArgumentError(absl::StrCat("threads is ", options.threads,
@@ -20,6 +36,9 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuBackendO
   const Isa isa = options.isa.value_or(best);
   if (isa == Isa::kAvx512 && best != Isa::kAvx512)
     return absl::FailedPreconditionError("this CPU or system has no AVX-512; avx2 is available");
+  if (options.activations == ActivationDType::kInt8 && (isa != Isa::kAvx512 || !HasVnni()))
+    return absl::FailedPreconditionError(
+        "int8 activations need AVX-512 with VNNI; float32 runs on this CPU and instruction set");
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   return std::unique_ptr<CpuBackend>(new CpuBackend(threads, options.activations, isa));
 }
@@ -32,8 +51,7 @@ CpuBackend::CpuBackend(int threads, ActivationDType activations, Isa isa)
       sampler_(pool_) {}
 
 std::string CpuBackend::numeric_path() const {
-  return absl::StrCat("cpu/", Name(isa_), "/",
-                      activations_ == ActivationDType::kFloat32 ? "float32" : "bfloat16");
+  return absl::StrCat("cpu/", Name(isa_), "/", Name(activations_));
 }
 
 absl::StatusOr<DeviceMemory> CpuBackend::Memory() const {

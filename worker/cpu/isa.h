@@ -18,6 +18,11 @@ inline Isa DetectIsa() {
   return avx512 ? Isa::kAvx512 : Isa::kAvx2;
 }
 
+// AVX-512 with dot products of bytes.
+inline bool HasVnni() {
+  return DetectIsa() == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni");
+}
+
 // "avx2", "avx512": as numeric paths and flags spell them.
 constexpr const char* Name(Isa isa) { return isa == Isa::kAvx512 ? "avx512" : "avx2"; }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/cpu/matmul_int8.h"
 #include "worker/cpu/matmul_kernels.h"
 
 namespace octavo {
@@ -67,6 +68,20 @@ absl::Status CheckShapes(const PackedLinear& weight, const LinearParams& params)
   return absl::OkStatus();
 }
 
+// The one order that all of a layer's formats want, if there is one.
+QuantOrder QuantOrderOf(const PackedLinear& weight) {
+  const QuantOrder order = QuantOrderOf(weight.segments().front().format);
+  for (const PackedLinear::Segment& segment : weight.segments())
+    if (QuantOrderOf(segment.format) != order) return QuantOrder::kNone;
+  return order;
+}
+
+const MatmulKernels& KernelsOf(const PackedLinear& weight, ActivationDType activations, Isa isa) {
+  const bool int8 =
+      activations == ActivationDType::kInt8 && QuantOrderOf(weight) != QuantOrder::kNone;
+  return int8 ? MatmulKernelsInt8() : KernelsFor(isa);
+}
+
 // One call of RunLinear, as every thread sees it.
 class Product {
  public:
@@ -74,7 +89,7 @@ class Product {
           Isa isa, ThreadPool& pool, MatmulScratch& scratch)
       : weight_(weight),
         params_(params),
-        kernels_(KernelsFor(isa)),
+        kernels_(KernelsOf(weight, activations, isa)),
         pool_(pool),
         scratch_(scratch),
         padded_cols_(weight.k_blocks() * kBlockK),
@@ -107,6 +122,7 @@ class Product {
     prepare_.norm_weight = params.norm.weight;
     prepare_.eps = params.norm.eps;
     prepare_.round_to_bf16 = activations == ActivationDType::kBFloat16;
+    prepare_.even_odd = QuantOrderOf(weight) == QuantOrder::kEvenOdd;
   }
 
   void Run(int thread) {

@@ -25,6 +25,7 @@ namespace octavo {
 enum class ActivationDType {
   kFloat32,
   kBFloat16,  // rounded to nearest even after the norm, then the same arithmetic
+  kInt8,      // per row and block of 32 (matmul_int8.h), where the weights' format allows
 };
 
 // 64-byte aligned floats that only grow.
@@ -56,8 +57,9 @@ class MatmulScratch {
   std::vector<PerThread> threads;
 };
 
-// REQUIRES: `isa` runs on this CPU; params.weight is `weight`; out overlaps neither x nor weights.
-// INVALID_ARGUMENT with value and limit when shapes contradict each other.
+// REQUIRES: `isa` runs on this CPU, kInt8 only with HasVnni(); params.weight is `weight`; out
+// overlaps neither x nor weights. INVALID_ARGUMENT with value and limit when shapes contradict each
+// other.
 absl::Status RunLinear(const PackedLinear& weight, const LinearParams& params,
                        ActivationDType activations, Isa isa, ThreadPool& pool,
                        MatmulScratch& scratch);

@@ -26,6 +26,7 @@ struct PrepareTask {
   const float* norm_weight = nullptr;  // [cols]; nullptr: no norm
   float eps = 0;
   bool round_to_bf16 = false;
+  bool even_odd = false;   // int8 only: QuantOrder::kEvenOdd (matmul_int8.h)
   int64_t first_tile = 0;  // to prepare, of the chunk's tiles
   int64_t last_tile = 0;
   float* tiles = nullptr;    // out: [tile][k_blocks * 32][R]

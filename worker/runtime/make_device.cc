@@ -10,24 +10,28 @@
 namespace octavo {
 namespace {
 
-absl::StatusOr<ActivationDType> ParseActivations(const std::string& dtype,
+absl::StatusOr<ActivationDType> ParseActivations(const DeviceOptions& options,
                                                  const Checkpoint& checkpoint) {
+  const std::string& dtype = options.dtype;
   DType wanted = DType::kF32;
   if (dtype == "auto") {
     OCTAVO_ASSIGN_OR_RETURN(wanted, AutoActivationDType(checkpoint));
+    if (wanted == DType::kI8 && (options.isa == "avx2" || !HasVnni())) wanted = DType::kF32;
   } else if (const std::optional<DType> parsed = ParseFloatOrInt8(dtype)) {
     wanted = *parsed;
   } else {
-    wanted = DType::kI8;  // refused below
+    wanted = DType::kF16;  // refused below
   }
   switch (wanted) {
     case DType::kF32:
       return ActivationDType::kFloat32;
     case DType::kBF16:
       return ActivationDType::kBFloat16;
+    case DType::kI8:
+      return ActivationDType::kInt8;
     default:
       return absl::InvalidArgumentError(
-          absl::StrCat("--dtype is ", dtype, "; it must be auto, float32 or bfloat16"));
+          absl::StrCat("--dtype is ", dtype, "; it must be auto, float32, bfloat16 or int8"));
   }
 }
 
@@ -43,14 +47,23 @@ absl::StatusOr<std::optional<Isa>> ParseIsa(const std::string& isa) {
 
 absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint) {
   OCTAVO_ASSIGN_OR_RETURN(const TensorRef query, checkpoint.Tensor(TensorRole::kQuery, 0));
-  return query.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  switch (query.dtype) {
+    case DType::kBF16:
+      return DType::kBF16;
+    case DType::kQ8_0:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+      return DType::kI8;
+    default:
+      return DType::kF32;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
                                                     const Checkpoint& checkpoint) {
   CpuBackendOptions cpu;
   cpu.threads = options.threads;
-  OCTAVO_ASSIGN_OR_RETURN(cpu.activations, ParseActivations(options.dtype, checkpoint));
+  OCTAVO_ASSIGN_OR_RETURN(cpu.activations, ParseActivations(options, checkpoint));
   OCTAVO_ASSIGN_OR_RETURN(cpu.isa, ParseIsa(options.isa));
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<CpuBackend> backend, CpuBackend::Create(cpu));
   return backend;

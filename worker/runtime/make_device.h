@@ -15,12 +15,13 @@ namespace octavo {
 
 struct DeviceOptions {
   int32_t threads = 0;         // 0: the physical cores that affinity and cgroup allow
-  std::string dtype = "auto";  // of activations: auto, float32, bfloat16
+  std::string dtype = "auto";  // of activations: auto, float32, bfloat16, int8
   std::string isa = "auto";    // auto, avx2, avx512
 };
 
-// What "auto" means for a checkpoint: bfloat16 when its matrices are, float32 otherwise (quantised
-// weights need more than bfloat16's 8 bits).
+// What "auto" means for a checkpoint where the CPU can: bfloat16 when its matrices are, int8 when
+// they are stored in a format of the int8 products, float32 otherwise. Without VNNI, or with isa
+// avx2, float32 takes the place of int8.
 absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint);
 
 // INVALID_ARGUMENT naming the option; FAILED_PRECONDITION when the machine lacks the instruction

@@ -13,10 +13,12 @@ void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
                  "Compute threads; 0: one per physical core that affinity and cgroup allow")
       ->check(CLI::Range(0, kMostThreads))
       ->capture_default_str();
-  app.add_option("--dtype", device->dtype,
-                 "Arithmetic of activations; auto: bfloat16 for bfloat16 checkpoints, float32 for "
-                 "others (quantised ones too)")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
+  app.add_option(
+         "--dtype", device->dtype,
+         "Activations inside matrix products; auto: bfloat16 for bfloat16 checkpoints; int8 "
+         "per block of 32 for Q4_0, Q4_1 and Q8_0 ones on CPUs with AVX-512 VNNI; float32 "
+         "for others. float32 is exact arithmetic on the stored weights")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "int8"}))
       ->capture_default_str();
   app.add_option("--isa", device->isa, "Instruction set; auto: the best that this CPU has")
       ->check(CLI::IsMember({"auto", "avx2", "avx512"}))

@@ -44,7 +44,7 @@ TEST(GrpcStatus, EveryCodeSurvives) {
 }
 
 TEST(GrpcStatus, UnknownCodesAndBrokenDetailsAreNotTrusted) {
-  EXPECT_EQ(FromGrpcStatus(grpc::Status(static_cast<grpc::StatusCode>(99), "m")).code(),
+  EXPECT_EQ(FromGrpcStatus(grpc::Status(grpc::StatusCode::DO_NOT_USE, "m")).code(),
             absl::StatusCode::kUnknown);
   const absl::Status broken =
       FromGrpcStatus(grpc::Status(grpc::StatusCode::INTERNAL, "m", "\xff\xff\xff"));

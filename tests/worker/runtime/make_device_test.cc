@@ -20,7 +20,7 @@ TEST(MakeDevice, AutoFollowsTheCheckpointsMatrices) {
   EXPECT_EQ(*AutoActivationDType(*Open("qwen2")), DType::kBF16);
   EXPECT_EQ(*AutoActivationDType(*Open("llama-tied-f32")), DType::kF32);
   EXPECT_EQ(*AutoActivationDType(*Open("llama-linear-f16")), DType::kF32);
-  EXPECT_EQ(*AutoActivationDType(**Checkpoint::Open(RealModelPath())), DType::kF32);
+  EXPECT_EQ(*AutoActivationDType(**Checkpoint::Open(RealModelPath())), DType::kI8);
 }
 
 TEST(MakeDevice, ReportsTheNumericPathThatWasAskedFor) {
