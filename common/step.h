@@ -2,7 +2,9 @@
 // what came out (StepResult). Plans are differences: a worker keeps a mirror of the block tables of
 // the sequences it has seen and applies each plan to it.
 //
-// Inside a plan the order is: drops, block copies, compute (step.4).
+// Inside a plan the order is: drops, block copies, compute (step.4). A table may begin with blocks
+// that other tables hold too: found in the prefix index, or shared by the samples of one request.
+// Nobody writes to those; the first write to a shared, partly filled one is preceded by its copy.
 #ifndef OCTAVO_COMMON_STEP_H_
 #define OCTAVO_COMMON_STEP_H_
 
@@ -28,7 +30,24 @@ struct SequenceStart {
   friend bool operator==(const SequenceStart&, const SequenceStart&) = default;
 };
 
-// One sequence's share of a step: positions [context_length, context_length + num_tokens).
+// One more sample of the same request, born when its prompt is computed: `child` begins with the
+// table, the length and the sampling of the slice's own sequence, and with a token of its own,
+// sampled from the same logits by its own random stream (det.2).
+struct Fork {
+  SequenceId child = 0;
+  uint32_t choice_index = 0;
+  friend bool operator==(const Fork&, const Fork&) = default;
+};
+
+// Entry `index` of the table becomes `block`, into which the plan copies what it was (kv.2).
+struct BlockReplacement {
+  int32_t index = 0;
+  BlockId block = kPaddingBlock;
+  friend bool operator==(const BlockReplacement&, const BlockReplacement&) = default;
+};
+
+// One sequence's share of a step: positions [context_length, context_length + num_tokens). A slice
+// that starts a table may have a context: its first blocks then hold those tokens already.
 struct SeqSlice {
   SequenceId sequence = 0;
   std::optional<SequenceStart> start;  // present: the mirror begins this table anew
@@ -38,6 +57,8 @@ struct SeqSlice {
   bool feed_sampled = false;           // num_tokens == 1: feed what this sequence sampled last
   std::vector<BlockId> new_blocks;     // appended to the table before computing
   bool sample = false;                 // sample the token after the slice's last position (step.3)
+  std::vector<Fork> forks;             // only with `sample`; made after the blocks were appended
+  std::vector<BlockReplacement> replaced;  // before new_blocks are appended
   friend bool operator==(const SeqSlice&, const SeqSlice&) = default;
 };
 
@@ -46,7 +67,7 @@ struct StepPlan {
   StepId step = 0;
   std::vector<SequenceId> dropped;  // tables the mirror forgets first: ended or preempted
   std::vector<BlockCopy> copies;    // a parallel set: no block is both source and target
-  std::vector<SeqSlice> slices;     // at most one per sequence
+  std::vector<SeqSlice> slices;     // at most one per sequence, none of a child born in it
   friend bool operator==(const StepPlan&, const StepPlan&) = default;
 };
 
@@ -67,7 +88,8 @@ struct SampledToken {
 struct StepResult {
   Epoch epoch = 0;
   StepId step = 0;
-  std::vector<SampledToken> samples;  // of the slices with `sample`, in plan order
+  std::vector<SampledToken> samples;  // of the slices with `sample`, in plan order; after a slice's
+                                      // own one those of its forks, in their order
   double compute_seconds = 0;         // wall time on the worker, for metrics and policies (det.3)
 };
 

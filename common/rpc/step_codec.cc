@@ -51,6 +51,27 @@ absl::StatusOr<SequenceStart> DecodeStart(const worker::v1::SequenceStart& messa
   return start;
 }
 
+absl::Status DecodeSharing(const worker::v1::SeqSlice& message, const StepLimits& limits,
+                           SeqSlice* slice) {
+  OCTAVO_RETURN_IF_ERROR(CountWithin("forks", message.forks_size(), limits.max_num_seqs));
+  if (message.forks_size() > 0 && !slice->sample)
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", slice->sequence, " forks without sampling"));
+  slice->forks.reserve(message.forks_size());
+  for (const auto& fork : message.forks())
+    slice->forks.push_back({fork.child(), fork.choice_index()});
+  OCTAVO_RETURN_IF_ERROR(
+      CountWithin("replaced blocks", message.replaced_size(), limits.num_blocks));
+  slice->replaced.reserve(message.replaced_size());
+  for (const auto& replaced : message.replaced()) {
+    BlockReplacement& to = slice->replaced.emplace_back();
+    OCTAVO_ASSIGN_OR_RETURN(
+        to.index, InRange("replaced index", replaced.index(), 0, limits.max_model_len - 1));
+    OCTAVO_ASSIGN_OR_RETURN(to.block, InRange("block id", replaced.block(), 1, limits.num_blocks));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SeqSlice> DecodeSlice(const worker::v1::SeqSlice& message,
                                      const StepLimits& limits) {
   SeqSlice slice;
@@ -81,6 +102,7 @@ absl::StatusOr<SeqSlice> DecodeSlice(const worker::v1::SeqSlice& message,
     OCTAVO_ASSIGN_OR_RETURN(const BlockId id, InRange("block id", block, 1, limits.num_blocks));
     slice.new_blocks.push_back(id);
   }
+  OCTAVO_RETURN_IF_ERROR(DecodeSharing(message, limits, &slice));
   return slice;
 }
 
@@ -115,6 +137,16 @@ void EncodePlan(const StepPlan& plan, worker::v1::StepPlan* out) {
     to->set_feed_sampled(slice.feed_sampled);
     to->mutable_new_blocks()->Add(slice.new_blocks.begin(), slice.new_blocks.end());
     to->set_sample(slice.sample);
+    for (const Fork& fork : slice.forks) {
+      auto* child = to->add_forks();
+      child->set_child(fork.child);
+      child->set_choice_index(fork.choice_index);
+    }
+    for (const BlockReplacement& replaced : slice.replaced) {
+      auto* entry = to->add_replaced();
+      entry->set_index(static_cast<uint32_t>(replaced.index));
+      entry->set_block(static_cast<uint32_t>(replaced.block));
+    }
   }
 }
 
@@ -144,6 +176,7 @@ absl::StatusOr<StepPlan> DecodePlan(const worker::v1::StepPlan& message, const S
   OCTAVO_RETURN_IF_ERROR(CountWithin("slices", message.slices_size(), limits.max_num_seqs));
   absl::flat_hash_set<SequenceId> sequences;
   int64_t tokens = 0;
+  int64_t samples = 0;
   plan.slices.reserve(message.slices_size());
   for (const auto& slice : message.slices()) {
     OCTAVO_ASSIGN_OR_RETURN(SeqSlice decoded, DecodeSlice(slice, limits));
@@ -153,6 +186,12 @@ absl::StatusOr<StepPlan> DecodePlan(const worker::v1::StepPlan& message, const S
     if (!sequences.insert(decoded.sequence).second)
       return absl::InvalidArgumentError(
           absl::StrCat("sequence ", decoded.sequence, " has two slices in one step"));
+    for (const Fork& fork : decoded.forks)
+      if (!sequences.insert(fork.child).second)
+        return absl::InvalidArgumentError(
+            absl::StrCat("sequence ", fork.child, " is born twice, or has a slice in one step"));
+    samples += decoded.sample ? 1 + static_cast<int64_t>(decoded.forks.size()) : 0;
+    OCTAVO_RETURN_IF_ERROR(CountWithin("samples in one step", samples, limits.max_num_seqs));
     plan.slices.push_back(std::move(decoded));
   }
   return plan;

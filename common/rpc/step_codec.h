@@ -26,7 +26,8 @@ struct StepLimits {
 // Clears and fills `out`; reusing one message keeps its memory.
 void EncodePlan(const StepPlan& plan, worker::v1::StepPlan* out);
 // Also refuses a slice without tokens, a count that contradicts the tokens, a sequence with two
-// slices, and a copy whose source is also a target (step.4).
+// slices or born twice, more samples than sequences, and a copy whose source is also a target
+// (step.4).
 absl::StatusOr<StepPlan> DecodePlan(const worker::v1::StepPlan& message, const StepLimits& limits);
 
 void EncodeResult(const StepResult& result, worker::v1::StepResult* out);

@@ -67,6 +67,12 @@ absl::Status CheckSliceShape(const SeqSlice& slice, const MirrorLimits& limits) 
     if (absl::Status status = CheckBlock(block, limits.num_blocks, "new"); !status.ok())
       return error(status.message());
   }
+  for (const BlockReplacement& replaced : slice.replaced) {
+    if (absl::Status status = CheckBlock(replaced.block, limits.num_blocks, "replacing");
+        !status.ok())
+      return error(status.message());
+  }
+  if (!slice.forks.empty() && !slice.sample) return error("forks without sampling");
   if (slice.start) {
     if (slice.feed_sampled) return error("a starting sequence has sampled nothing to feed");
     if (absl::Status status = Validate(slice.start->sampling); !status.ok())

@@ -21,8 +21,17 @@ absl::Status TableMirror::Apply(const StepPlan& plan) {
       sequence.sampling = slice.start->sampling;
       sequence.choice_index = slice.start->choice_index;
     }
+    for (const BlockReplacement& replaced : slice.replaced)
+      sequence.blocks[static_cast<size_t>(replaced.index)] = replaced.block;
     sequence.blocks.insert(sequence.blocks.end(), slice.new_blocks.begin(), slice.new_blocks.end());
     sequence.computed_tokens = slice.context_length + slice.num_tokens;
+    if (slice.forks.empty()) continue;
+    MirroredSequence child = sequence;
+    child.last_sampled.reset();
+    for (const Fork& fork : slice.forks) {
+      child.choice_index = fork.choice_index;
+      sequences_[fork.child] = child;
+    }
   }
   return absl::OkStatus();
 }
@@ -55,16 +64,28 @@ absl::Status TableMirror::Check(const StepPlan& plan) {
   dropped_.erase(std::unique(dropped_.begin(), dropped_.end()), dropped_.end());
   named_.clear();
   int64_t tokens = 0;
+  int64_t samples = 0;
   // Forgetting a sequence that was never known is harmless, so drops are not refused.
   int64_t held = static_cast<int64_t>(sequences_.size());
   for (const SequenceId sequence : dropped_) held -= sequences_.contains(sequence);
   for (const SeqSlice& slice : plan.slices) {
     OCTAVO_RETURN_IF_ERROR(CheckSliceShape(slice, limits_));
     OCTAVO_RETURN_IF_ERROR(CheckSlice(slice));
+    OCTAVO_RETURN_IF_ERROR(CheckReplaced(slice, plan.copies));
     named_.push_back(slice.sequence);
+    for (const Fork& fork : slice.forks) {
+      if (!IsDropped(fork.child) && sequences_.contains(fork.child))
+        return absl::FailedPreconditionError(
+            absl::StrCat("sequence ", fork.child, ": is born again without having been dropped"));
+      named_.push_back(fork.child);
+    }
     tokens += slice.num_tokens;
-    held += slice.start.has_value();
+    held += slice.start.has_value() + static_cast<int64_t>(slice.forks.size());
+    samples += slice.sample ? 1 + static_cast<int64_t>(slice.forks.size()) : 0;
   }
+  if (samples > limits_.max_num_seqs)
+    return absl::InvalidArgumentError(absl::StrCat("plan has ", samples, " samples; the limit is ",
+                                                   limits_.max_num_seqs, " (max_num_seqs)"));
   if (tokens > limits_.max_num_batched_tokens)
     return absl::InvalidArgumentError(absl::StrCat("plan has ", tokens, " tokens; the limit is ",
                                                    limits_.max_num_batched_tokens,
@@ -72,7 +93,8 @@ absl::Status TableMirror::Check(const StepPlan& plan) {
   std::sort(named_.begin(), named_.end());
   const auto twice = std::adjacent_find(named_.begin(), named_.end());
   if (twice != named_.end())
-    return absl::InvalidArgumentError(absl::StrCat("sequence ", *twice, " has two slices"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", *twice, " has two slices, or is born twice"));
   // Ended sequences may linger until the steps in flight that name them are committed (life.1).
   const int64_t most = int64_t{limits_.max_num_seqs} * (1 + kMaxStepsInFlight);
   if (held > most)
@@ -113,6 +135,25 @@ absl::Status TableMirror::CheckSlice(const SeqSlice& slice) const {
     if (sequence->sampled_position != slice.context_length)
       return error("feed_sampled at position ", slice.context_length,
                    ", but the last sampled token is that of position ", sequence->sampled_position);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableMirror::CheckReplaced(const SeqSlice& slice,
+                                        const std::vector<BlockCopy>& copies) const {
+  if (slice.replaced.empty()) return absl::OkStatus();
+  const MirroredSequence* sequence = IsDropped(slice.sequence) ? nullptr : Find(slice.sequence);
+  const int64_t held = sequence == nullptr ? 0 : static_cast<int64_t>(sequence->blocks.size());
+  for (const BlockReplacement& replaced : slice.replaced) {
+    if (replaced.index < 0 || replaced.index >= held)
+      return absl::FailedPreconditionError(absl::StrCat("sequence ", slice.sequence,
+                                                        ": replaces entry ", replaced.index,
+                                                        " of a table of ", held, " blocks"));
+    const BlockCopy copy = {sequence->blocks[static_cast<size_t>(replaced.index)], replaced.block};
+    if (std::find(copies.begin(), copies.end(), copy) == copies.end())
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence ", slice.sequence, ": block ", copy.source, " is replaced by ",
+                       copy.target, ", which the plan does not copy it to (kv.2)"));
   }
   return absl::OkStatus();
 }

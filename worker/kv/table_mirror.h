@@ -38,14 +38,15 @@ class TableMirror {
  public:
   explicit TableMirror(const MirrorLimits& limits);
 
-  // Drops, starts and extends tables as `plan` says, after checking all of it: after an error the
-  // mirror is as it was. INVALID_ARGUMENT for what no worker could execute, FAILED_PRECONDITION for
-  // what contradicts the plans before; messages carry sequence, value and limit.
+  // Drops, starts, forks and extends tables as `plan` says, after checking all of it: after an
+  // error the mirror is as it was. INVALID_ARGUMENT for what no worker could execute,
+  // FAILED_PRECONDITION for what contradicts the plans before; messages carry sequence, value and
+  // limit.
   absl::Status Apply(const StepPlan& plan);
 
   // nullptr when unknown. Valid until the next Apply.
   const MirroredSequence* Find(SequenceId sequence) const;
-  // REQUIRES: a sequence of the last applied plan. The token stands at `position`.
+  // REQUIRES: a sequence of the last applied plan, or born in it. The token stands at `position`.
   void RecordSample(SequenceId sequence, TokenId token, int32_t position);
 
   size_t num_sequences() const { return sequences_.size(); }
@@ -54,12 +55,13 @@ class TableMirror {
  private:
   absl::Status Check(const StepPlan& plan);
   absl::Status CheckSlice(const SeqSlice& slice) const;
+  absl::Status CheckReplaced(const SeqSlice& slice, const std::vector<BlockCopy>& copies) const;
   bool IsDropped(SequenceId sequence) const;
 
   const MirrorLimits limits_;
   absl::flat_hash_map<SequenceId, MirroredSequence> sequences_;
   std::vector<SequenceId> dropped_;  // of the plan being checked, sorted; reused
-  std::vector<SequenceId> named_;    // by its slices, sorted; reused
+  std::vector<SequenceId> named_;    // by its slices and forks, sorted; reused
 };
 
 }  // namespace octavo

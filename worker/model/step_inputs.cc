@@ -55,6 +55,12 @@ void StepInputs::AppendRows(const SeqSlice& slice, const MirroredSequence& seque
   sampled_row_ids_.push_back(rows.first_row + rows.num_rows - 1);
   sample_rows_.push_back({sequence.sampling, sequence.choice_index, end});
   sampled_sequences_.push_back(slice.sequence);
+  // The same row once more for each child: sampling may change the logits it reads.
+  for (const Fork& fork : slice.forks) {
+    sampled_row_ids_.push_back(rows.first_row + rows.num_rows - 1);
+    sample_rows_.push_back({sequence.sampling, fork.choice_index, end});
+    sampled_sequences_.push_back(fork.child);
+  }
 }
 
 template <typename T>

@@ -24,7 +24,8 @@ class StepInputs {
   absl::Status Build(const StepPlan& plan, const TableMirror& mirror);
 
   const StepBatch& batch() const { return batch_; }
-  // Of the slices that sample, in plan order: the row whose logits count, how to choose, for whom.
+  // Of the slices that sample, in plan order, each before its forks: the row whose logits count,
+  // how to choose, for whom.
   const std::vector<int32_t>& sampled_row_ids() const { return sampled_row_ids_; }
   const std::vector<SampleRow>& sample_rows() const { return sample_rows_; }
   const std::vector<SequenceId>& sampled_sequences() const { return sampled_sequences_; }

@@ -48,6 +48,10 @@ StepPlan RandomPlan(Random& random) {
     for (int b = random.Int(0, 4); b > 0; --b)
       slice.new_blocks.push_back(random.Int(1, std::numeric_limits<int32_t>::max()));
     slice.sample = random.Int(0, 1) == 1;
+    for (int f = slice.sample ? random.Int(0, 3) : 0; f > 0; --f)
+      slice.forks.push_back({random.Wide(), static_cast<uint32_t>(random.Int(0, 99))});
+    for (int r = random.Int(0, 2); r > 0; --r)
+      slice.replaced.push_back({random.Int(0, 1000), random.Int(1, 1000000)});
     plan.slices.push_back(slice);
   }
   return plan;
@@ -155,6 +159,28 @@ TEST(StepCodec, RefusesWhatBreaksAPlanWithValueAndLimit) {
   plan = ValidPlan();
   plan.mutable_slices(0)->mutable_start()->mutable_sampling()->set_temperature(-1);
   EXPECT_THAT(ErrorOf(plan), HasSubstr("temperature is -1"));
+}
+
+TEST(StepCodec, RefusesForksAndReplacementsThatCannotBe) {
+  auto plan = ValidPlan();
+  plan.mutable_slices(0)->add_forks()->set_child(8);
+  EXPECT_EQ(ErrorOf(plan), "sequence 7 forks without sampling");
+  plan.mutable_slices(0)->set_sample(true);
+  EXPECT_EQ(ErrorOf(plan), "accepted");
+  plan.mutable_slices(0)->mutable_forks(0)->set_child(7);
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("sequence 7 is born twice"));
+  plan.mutable_slices(0)->mutable_forks(0)->set_child(8);
+  plan.mutable_slices(0)->add_forks()->set_child(9);
+  EXPECT_EQ(ErrorOf(plan), "3 samples in one step; the limit is 2");
+  plan = ValidPlan();
+  auto* replaced = plan.mutable_slices(0)->add_replaced();
+  replaced->set_block(9);
+  EXPECT_EQ(ErrorOf(plan), "block id is 9; it must be between 1 and 8");
+  replaced->set_block(2);
+  replaced->set_index(10);
+  EXPECT_EQ(ErrorOf(plan), "replaced index is 10; it must be between 0 and 9");
+  replaced->set_index(9);
+  EXPECT_EQ(ErrorOf(plan), "accepted");
 }
 
 TEST(StepCodec, RefusesForeignTokensInResults) {

@@ -172,5 +172,58 @@ TEST_F(TableMirrorTest, RefusesCopiesThatAreNoParallelSet) {
   EXPECT_TRUE(mirror_.Apply(plan).ok());
 }
 
+SeqSlice Forking(SeqSlice slice, std::vector<Fork> forks) {
+  slice.sample = true;
+  slice.forks = std::move(forks);
+  return slice;
+}
+
+TEST_F(TableMirrorTest, AForkBeginsWithTheTableOfItsParent) {
+  ASSERT_TRUE(mirror_.Apply(Plan({Forking(Start(5, {1, 2, 3}, {4}), {{6, 9}})})).ok());
+  mirror_.RecordSample(5, 10, 3);
+  mirror_.RecordSample(6, 11, 3);
+  const MirroredSequence* child = mirror_.Find(6);
+  ASSERT_NE(child, nullptr);
+  EXPECT_THAT(child->blocks, ElementsAre(4));
+  EXPECT_EQ(child->computed_tokens, 3);
+  EXPECT_EQ(child->choice_index, 9u);
+  EXPECT_EQ(child->sampling.seed, 7u);
+  EXPECT_EQ(mirror_.Find(5)->choice_index, 3u);
+  EXPECT_TRUE(mirror_.Apply(Plan({Feed(5, 3)})).ok());
+  EXPECT_EQ(*mirror_.Find(6)->last_sampled, 11);
+}
+
+TEST_F(TableMirrorTest, RefusesForksThatCannotBe) {
+  SeqSlice silent = Forking(Start(5, {1, 2}, {4}), {{6, 1}});
+  silent.sample = false;
+  ExpectInvalid(Plan({silent}), "forks without sampling");
+  ExpectInvalid(Plan({Forking(Start(5, {1, 2}, {4}), {{5, 1}})}), "sequence 5 has two slices");
+  ExpectInvalid(Plan({Forking(Start(5, {1, 2}, {4}), {{6, 1}, {7, 2}})}),
+                "3 samples; the limit is 2");
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(6, {1}, {1})})).ok());
+  ExpectPrecondition(Plan({Forking(Start(5, {1, 2}, {4}), {{6, 1}})}), "sequence 6: is born again");
+  EXPECT_TRUE(mirror_.Apply(Plan({Forking(Start(5, {1, 2}, {4}), {{6, 1}})}, {6})).ok());
+}
+
+TEST_F(TableMirrorTest, AReplacedBlockIsACopyOfWhatItWas) {  // kv.2
+  ASSERT_TRUE(mirror_.Apply(Plan({Forking(Start(5, {1, 2, 3}, {4}), {{6, 1}})})).ok());
+  StepPlan plan = Plan({Next(6, 3, {9})});
+  plan.slices[0].replaced = {{0, 7}};
+  ExpectInvalid(plan, "block 4 is replaced by 7, which the plan does not copy it to");
+  plan.copies = {{3, 7}};
+  ExpectInvalid(plan, "block 4 is replaced by 7");
+  plan.copies = {{4, 7}};
+  plan.slices[0].replaced = {{1, 7}};
+  ExpectPrecondition(plan, "replaces entry 1 of a table of 1 blocks");
+  plan.slices[0].replaced = {{-1, 7}};
+  ExpectPrecondition(plan, "replaces entry -1");
+  plan.slices[0].replaced = {{0, 11}};
+  ExpectInvalid(plan, "replacing block 11 is outside [1, 10]");
+  plan.slices[0].replaced = {{0, 7}};
+  ASSERT_TRUE(mirror_.Apply(plan).ok());
+  EXPECT_THAT(mirror_.Find(6)->blocks, ElementsAre(7));
+  EXPECT_THAT(mirror_.Find(5)->blocks, ElementsAre(4));
+}
+
 }  // namespace
 }  // namespace octavo

@@ -86,6 +86,52 @@ TEST_F(ModelRunnerTest, CopiedBlocksServeAsThoseOfTheirSource) {
   EXPECT_EQ(forked->samples[0].logprob, direct->samples[0].logprob);
 }
 
+TEST_F(ModelRunnerTest, ForksSampleTheSameLogitsAndGoOnByThemselves) {  // det.2
+  // Alone: choice 2 of the same prompt and seed, in a sequence of its own.
+  const auto prefill = [](uint32_t choice) {
+    StepPlan plan = PrefillPlan(1);
+    plan.slices[0].start->sampling.temperature = 1;
+    plan.slices[0].start->sampling.seed = 77;
+    plan.slices[0].start->choice_index = choice;
+    return plan;
+  };
+  std::vector<std::vector<SampledToken>> alone;  // by choice
+  for (uint32_t choice = 0; choice < 3; ++choice) {
+    ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+    std::vector<SampledToken>& samples = alone.emplace_back();
+    samples.push_back(runner_.Execute(prefill(choice))->samples.at(0));
+    for (StepId step = 2; step < 7; ++step)
+      samples.push_back(runner_.Execute(NextTokenPlan(1, step))->samples.at(0));
+  }
+
+  ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+  StepPlan fork = prefill(0);
+  fork.slices[0].forks = {{8, 1}, {9, 2}};
+  std::vector<SampledToken> first = runner_.Execute(fork)->samples;
+  ASSERT_EQ(first.size(), 3u);
+  for (StepId step = 2; step < 7; ++step) {
+    StepPlan plan = NextTokenPlan(1, step);
+    for (const SequenceId child : {8, 9}) {
+      plan.slices.push_back(plan.slices[0]);
+      plan.slices.back().sequence = child;
+    }
+    if (step == 2) {  // two of three copy the block that they share before they write to it
+      plan.copies = {{2, 4}, {2, 5}};
+      plan.slices[0].replaced = {{0, 4}};
+      plan.slices[2].replaced = {{0, 5}};
+    }
+    const absl::StatusOr<StepResult> result = runner_.Execute(plan);
+    ASSERT_TRUE(result.ok()) << result.status();
+    first.insert(first.end(), result->samples.begin(), result->samples.end());
+  }
+  for (size_t i = 0; i < first.size(); ++i) {
+    const SampledToken& expected = alone[i % 3][i / 3];
+    EXPECT_EQ(first[i].sequence, 7 + i % 3);
+    EXPECT_EQ(first[i].token, expected.token) << "choice " << i % 3 << " step " << i / 3 + 1;
+    EXPECT_EQ(first[i].logprob, expected.logprob);
+  }
+}
+
 TEST_F(ModelRunnerTest, AnEmptyPlanIsAStepWithoutSamples) {
   ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
   StepPlan plan;
