@@ -17,6 +17,11 @@ absl::Status CheckRequest(const SchedulerConfig& config, const Request& request)
     return absl::InvalidArgumentError(
         absl::StrCat("max_tokens is ", request.max_tokens, "; it must be at least 1"));
   }
+  if (request.n < 1 || request.n > MaxRunning(config)) {
+    return absl::InvalidArgumentError(absl::StrCat("n is ", request.n, "; it must be in [1, ",
+                                                   MaxRunning(config),
+                                                   "], the sequences of one step"));
+  }
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t length = prompt + request.max_tokens;
   if (length > config.max_model_len) {
@@ -24,11 +29,12 @@ absl::Status CheckRequest(const SchedulerConfig& config, const Request& request)
         absl::StrCat("the prompt has ", prompt, " tokens and max_tokens is ", request.max_tokens,
                      ": together ", length, "; max_model_len is ", config.max_model_len));
   }
-  const int64_t blocks = (length - 1 + config.block_size - 1) / config.block_size;
+  const int64_t blocks = MostBlocks(config, prompt, request.max_tokens, request.n);
   if (blocks > config.num_blocks) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the prompt has ", prompt, " tokens and max_tokens is ", request.max_tokens, ": they need ",
-        blocks, " KV blocks of ", config.block_size, " tokens; the pool has ", config.num_blocks));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the prompt has ", prompt, " tokens, max_tokens is ", request.max_tokens,
+                     " and n is ", request.n, ": they need ", blocks, " KV blocks of ",
+                     config.block_size, " tokens; the pool has ", config.num_blocks));
   }
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     if (request.prompt[i] < 0 || request.prompt[i] >= config.vocab_size) {
@@ -63,8 +69,31 @@ bool Immune(const SchedulerConfig& config, const RequestState& request) {
   return request.pool_preemptions >= config.max_preemptions;
 }
 
-int64_t NeededTokens(const SchedulerConfig& config, const RequestState& request) {
-  return Immune(config, request) ? request.max_cached_tokens() : request.num_known();
+int64_t MostBlocks(const SchedulerConfig& config, int64_t prompt_tokens, int64_t max_tokens,
+                   int64_t choices) {
+  const int64_t most = prompt_tokens + max_tokens - 1;
+  const int64_t each = (most + config.block_size - 1) / config.block_size;
+  const int64_t shared = prompt_tokens / config.block_size;
+  // With one token each nobody writes after the prompt.
+  return max_tokens == 1 ? each : shared + choices * (each - shared);
+}
+
+int64_t NeededTokens(const SchedulerConfig& config, const SequenceState& choice) {
+  const RequestState& request = *choice.request;
+  return request.request.n == 1 && Immune(config, request) ? request.max_cached_tokens()
+                                                           : choice.num_known();
+}
+
+int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request) {
+  const int64_t most =
+      MostBlocks(config, request.prompt_tokens, request.request.max_tokens, request.width());
+  const int64_t shared = request.prompt_tokens / config.block_size;
+  int64_t held = shared;
+  for (const SequenceState& choice : request.choices) {
+    if (!choice.active) continue;
+    held += (choice.num_known() + config.block_size - 1) / config.block_size - shared;
+  }
+  return std::max<int64_t>(0, most - held);
 }
 
 int64_t AdmissionReserve(const SchedulerConfig& config, int64_t next_step_blocks) {

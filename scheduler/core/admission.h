@@ -25,9 +25,18 @@ int32_t MaxRunning(const SchedulerConfig& config);
 // A request that was preempted max_preemptions times is never preempted again (life.3).
 bool Immune(const SchedulerConfig& config, const RequestState& request);
 
-// Tokens that a waiting request reserves blocks for when it starts: all that are known; for an
-// immune one all that it can ever have, so that it needs nobody's blocks to end.
-int64_t NeededTokens(const SchedulerConfig& config, const RequestState& request);
+// Most blocks that a request can ever hold: its choices share the full blocks of the prompt.
+int64_t MostBlocks(const SchedulerConfig& config, int64_t prompt_tokens, int64_t max_tokens,
+                   int64_t choices);
+
+// Tokens that a choice of a waiting request reserves blocks for when it starts: all that are known;
+// for an immune request of one choice all that it can ever have, so that it needs nobody's blocks
+// to end. (One of several choices puts the rest aside for all of them.)
+int64_t NeededTokens(const SchedulerConfig& config, const SequenceState& choice);
+
+// Blocks that an immune request of several choices puts aside when it starts, so that none of them
+// ever needs another's: besides those that hold the known tokens.
+int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request);
 
 // Free blocks that admission leaves alone: the watermark, and never less than what running
 // sequences need for their next step.

@@ -10,6 +10,7 @@
 #include "common/ids.h"
 #include "scheduler/core/admission.h"
 #include "scheduler/core/preemption.h"
+#include "scheduler/core/prefix_producers.h"
 #include "scheduler/core/request_queues.h"
 #include "scheduler/core/request_state.h"
 #include "scheduler/core/scheduler.h"
@@ -18,8 +19,9 @@
 
 namespace octavo {
 
+// A fork adds one entry for each child, after that of its slice.
 struct InFlightSlice {
-  RequestState* request = nullptr;
+  SequenceState* sequence = nullptr;
   int32_t end = 0;  // context plus tokens: the position of the token it samples
   bool sample = false;
 };
@@ -32,20 +34,24 @@ struct InFlightStep {
 };
 
 struct CoreState {
-  explicit CoreState(const SchedulerConfig& c)
-      : config(c), kv(c.num_blocks, c.block_size), queues(MaxRunning(c)) {}
+  explicit CoreState(const SchedulerConfig& c);
 
-  // Takes the blocks of a running request and sends it back to the waiting queue.
+  // Takes the blocks of a running request, of all its choices, and sends it back to the waiting
+  // queue.
   void Preempt(RequestState* request, bool by_reset);
+  // The table of a choice is gone: of one that ended, or with its whole request.
+  void DropTable(SequenceState* choice);
 
   const SchedulerConfig config;
   KvManager kv;
   RequestQueues queues;
+  PrefixProducers producers;
   std::map<RequestId, std::unique_ptr<RequestState>> requests;  // waiting and running
   std::vector<std::unique_ptr<RequestState>> ended;             // named by a step in flight
   std::vector<InFlightStep> in_flight;                          // oldest first
   std::vector<InFlightStep> spare_steps;                        // emptied, memory kept
   std::vector<VictimCandidate> victim_scratch;
+  size_t last_slices = 0;           // of the last plan: the next one is about as long
   std::vector<SequenceId> dropped;  // tables that the next plan tells the workers to forget
   std::vector<PreemptionEvent> preemptions;
   std::vector<TokenEvent> aborts;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -17,27 +18,34 @@ struct Request {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // >= 1 token
   SamplingParams sampling;      // seed resolved (det.2)
-  int32_t max_tokens = 16;      // >= 1
+  int32_t max_tokens = 16;      // >= 1, of each choice
+  int32_t n = 1;                // choices; each has its own random stream, 0 that of an n = 1 run
   bool ignore_eos = false;
   std::vector<TokenId> eos_ids;  // end of generation; the token is reported, never shown as text
   int32_t priority = 0;          // smaller runs first
   absl::Time arrival = absl::UnixEpoch();
+  bool prefix_cache = true;    // may find blocks of others, and be found by them
+  std::string cache_salt;      // of the tenant: different salts never share (kv.6)
+  std::string adapter_digest;  // identifies the adapter's weights; empty: none
 };
 
 enum class FinishReason { kStop, kLength, kAbort };
 
-// One sampled token, or the end of a request. In order per request.
+// One sampled token, or the end of a choice. In order per choice; the choices of one request end
+// each by itself, and the event of the last end says so.
 struct TokenEvent {
   RequestId request = 0;
   int32_t choice_index = 0;
   std::optional<TokenId> token;  // absent when an abort ended the request
   float logprob = 0;
   std::vector<TokenLogprob> top_logprobs;
-  std::optional<FinishReason> finish;
-  // Filled when `finish` is set.
+  std::optional<FinishReason> finish;  // of this choice
+  bool request_ended = false;          // with this event: no choice is left
+  // Filled when `finish` is set. All but generated_tokens are facts of the request, the same for
+  // every choice: usage counts them once.
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // prompt tokens that were found, not computed
-  int32_t generated_tokens = 0;
+  int32_t cached_tokens = 0;     // prompt tokens that were found, not computed
+  int32_t generated_tokens = 0;  // of this choice
   int32_t preemptions = 0;
   // When its first slice was scheduled, by the clock given to Schedule; InfiniteFuture when an
   // abort came first. Filled in every event: minus the arrival it is the time in the queue.

@@ -10,7 +10,12 @@ void RequestQueues::Wait(RequestState* request) {
   if (request->phase == Phase::kRunning) Leave(request);
   request->phase = Phase::kWaiting;
   OCTAVO_CHECK(waiting_.insert(request).second, "request=", request->rank.id, " waits twice");
-  waiting_tokens_ += request->num_known();
+  // Of a request with several choices, what it has to compute again: the prompt counts once.
+  request->queued_tokens = request->prompt_tokens;
+  for (const SequenceState& choice : request->choices) {
+    if (choice.active) request->queued_tokens += choice.num_generated();
+  }
+  waiting_tokens_ += request->queued_tokens;
 }
 
 void RequestQueues::Run(RequestState* request) {
@@ -28,7 +33,7 @@ void RequestQueues::End(RequestState* request) {
 void RequestQueues::Leave(RequestState* request) {
   if (request->phase == Phase::kWaiting) {
     OCTAVO_CHECK(waiting_.erase(request) == 1, "request=", request->rank.id, " does not wait");
-    waiting_tokens_ -= request->num_known();
+    waiting_tokens_ -= request->queued_tokens;
     return;
   }
   const auto at = std::lower_bound(running_.begin(), running_.end(), request, ByRank());

@@ -36,7 +36,10 @@ class RequestQueues {
   // Out of both, for good.
   void End(RequestState* request);
   // A step that was in flight at its preemption brought one more token of a waiting request.
-  void CountWaitingToken() { ++waiting_tokens_; }
+  void CountWaitingToken(RequestState* request) {
+    ++request->queued_tokens;
+    ++waiting_tokens_;
+  }
 
  private:
   void Leave(RequestState* request);

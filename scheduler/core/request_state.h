@@ -10,8 +10,11 @@
 #include "scheduler/core/rank.h"
 #include "scheduler/core/request.h"
 #include "scheduler/kv/block_table.h"
+#include "scheduler/kv/prefix_cache.h"
 
 namespace octavo {
+
+struct RequestState;
 
 enum class Phase {
   kWaiting,  // holds no blocks; in the waiting queue
@@ -19,42 +22,91 @@ enum class Phase {
   kEnded,    // reported; kept only while a step in flight names it
 };
 
-// Positions of a sequence, left to right:
-//   [0, computed)            scheduled in this incarnation of the table, committed or not
+// One choice of a request. Positions, left to right:
+//   [0, computed)            found in the index, shared, or scheduled in this incarnation of the
+//                            table, committed or not
 //   [computed, num_known)    tokens known, not scheduled (prompt, or lost by a preemption)
 //   [num_known, + samples)   sampled by steps in flight; the scheduler does not know them yet
 // An incarnation begins at admission and ends with a preemption or a reset.
-struct RequestState {
-  RequestState(Request request, SequenceId sequence);
-
+struct SequenceState {
   int32_t num_known() const { return static_cast<int32_t>(tokens.size()); }
-  int32_t num_generated() const { return num_known() - prompt_tokens; }
+  int32_t num_generated() const;
   // The steps in flight certainly sample its last token (step.6): nothing more to schedule.
-  bool ending() const { return num_generated() + uncommitted_samples >= request.max_tokens; }
-  // Tokens whose keys and values it can ever need at once; the last token's are never needed.
-  int64_t max_cached_tokens() const { return int64_t{prompt_tokens} + request.max_tokens - 1; }
-  bool IsEos(TokenId token) const;
-  // The last event of the request, with its usage numbers.
-  void FillUsage(FinishReason reason, TokenEvent* event) const;
+  bool ending() const;
 
-  Request request;  // `prompt` has moved into `tokens`
-  Rank rank;
-  SequenceId sequence;
-  Phase phase = Phase::kWaiting;
+  RequestState* request = nullptr;
+  SequenceId id = 0;
+  int32_t choice_index = 0;
+  // The first choice is active from the start, the others from the fork, each until its end.
+  bool active = false;
   std::vector<TokenId> tokens;  // prompt, then the committed part of the output
+
+  BlockTable table;
+  PrefixChain chain;
+  int32_t computed = 0;
+  // Its table begins with blocks of the request's source, which compute this many tokens: it goes
+  // on once they are scheduled.
+  int32_t awaits = 0;
+  bool started = false;   // a plan has told the workers about the table
+  bool decoding = false;  // a slice of this incarnation sampled: the rest is one fed token per step
+
+  int32_t uncommitted_samples = 0;  // over all incarnations
+  int32_t publish_at = 0;           // committed tokens at which the next block is full
+  int32_t producing_from = 0;       // blocks that PrefixProducers may name it for
+  int32_t producing_to = 0;
+};
+
+struct RequestState {
+  // The choices have the ids from `first` on.
+  RequestState(Request request, SequenceId first);
+  RequestState(const RequestState&) = delete;
+  RequestState& operator=(const RequestState&) = delete;
+
+  // Tokens whose keys and values a choice can ever need at once; the last token's are never needed.
+  int64_t max_cached_tokens() const { return int64_t{prompt_tokens} + request.max_tokens - 1; }
+  // Sequences that it takes up in a step.
+  int32_t width() const { return forked ? num_active : request.n; }
+  // The first active choice.
+  SequenceState* leader();
+  bool ending() const;  // all active choices are
+  int32_t generated_tokens() const;
+  // Tokens computed in this incarnation, those of shared blocks once.
+  int32_t computed_tokens() const;
+  bool IsEos(TokenId token) const;
+  // The last event of a choice, with its usage numbers.
+  void FillUsage(const SequenceState& choice, FinishReason reason, TokenEvent* event) const;
+  // Back to before the fork, when nothing of it was committed.
+  void Unfork();
+
+  Request request;  // `prompt` has moved into the first choice's tokens
+  Rank rank;
+  Phase phase = Phase::kWaiting;
   int32_t prompt_tokens;
+  std::vector<SequenceState> choices;  // n of them, never moved
+  int32_t num_active = 1;
+  bool forked;  // n is 1, or the step that samples the first tokens was scheduled
+  int32_t cached_tokens = 0;
   int32_t preemptions = 0;       // all, as reported
   int32_t pool_preemptions = 0;  // those that count towards immunity (life.3)
   absl::Time first_scheduled = absl::InfiniteFuture();
+  int32_t queued_tokens = 0;     // its share of the waiting tokens
+  int32_t waits_for_block = -1;  // of its leader's prefix, which another request is computing
 
-  BlockTable table;
-  int32_t computed = 0;
-  bool decoding = false;  // a slice of this incarnation sampled: the rest is one fed token per step
+  // Of this incarnation: whose first blocks the other choices share, and how far it has come.
+  SequenceState* source = nullptr;
+  int32_t source_computed = 0;
+  // What an immune request with several choices has put aside for them.
+  BlockTable spare;
 
-  int32_t uncommitted_slices = 0;   // over all incarnations
-  int32_t uncommitted_samples = 0;  // of those slices
-  StepId last_step = 0;             // the last one that names the table; 0: none in this epoch
+  int32_t uncommitted_slices = 0;  // over all choices and incarnations
+  StepId last_step = 0;            // the last one that names a table; 0: none in this epoch
 };
+
+inline int32_t SequenceState::num_generated() const { return num_known() - request->prompt_tokens; }
+
+inline bool SequenceState::ending() const {
+  return num_generated() + uncommitted_samples >= request->request.max_tokens;
+}
 
 }  // namespace octavo
 

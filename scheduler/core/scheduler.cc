@@ -31,7 +31,12 @@ absl::Status Scheduler::Add(Request request) {
   OCTAVO_RETURN_IF_ERROR(CheckQueue(state.config, request,
                                     static_cast<int64_t>(state.queues.waiting().size()),
                                     state.queues.waiting_tokens()));
-  auto added = std::make_unique<RequestState>(std::move(request), state.next_sequence++);
+  auto added = std::make_unique<RequestState>(std::move(request), state.next_sequence);
+  state.next_sequence += added->choices.size();
+  const Request& kept = added->request;
+  if (kept.prefix_cache) {
+    state.kv.EnableCaching(&added->choices[0].chain, kept.adapter_digest, kept.cache_salt);
+  }
   state.queues.Wait(added.get());
   state.requests.emplace(added->rank.id, std::move(added));
   return absl::OkStatus();
@@ -40,7 +45,15 @@ absl::Status Scheduler::Add(Request request) {
 void Scheduler::Abort(RequestId id) {
   const auto found = state_->requests.find(id);
   if (found == state_->requests.end()) return;
-  End(found->second.get(), FinishReason::kAbort, &state_->aborts.emplace_back());
+  RequestState* request = found->second.get();
+  if (!request->forked) {  // choices that were never born end like the first
+    for (SequenceState& choice : request->choices) choice.active = true;
+    request->forked = true;
+    request->num_active = request->request.n;
+  }
+  for (SequenceState& choice : request->choices) {
+    if (choice.active) EndChoice(&choice, FinishReason::kAbort, &state_->aborts.emplace_back());
+  }
   ForgetEnded();
 }
 
@@ -64,6 +77,7 @@ std::optional<StepPlan> Scheduler::Schedule(absl::Time now) {
   plan.epoch = state.epoch;
   plan.step = state.next_step++;
   plan.dropped.swap(state.dropped);
+  state.last_slices = plan.slices.size();
   state.in_flight.push_back(std::move(record));
   return plan;
 }
@@ -87,10 +101,10 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
           absl::StrCat("step ", result.step, " has ", next, " samples; the plan asked for more"));
     }
     const SampledToken& sample = result.samples[next++];
-    if (sample.sequence != slice.request->sequence) {
+    if (sample.sequence != slice.sequence->id) {
       return absl::InvalidArgumentError(absl::StrCat("sample ", next - 1, " of step ", result.step,
                                                      " is of sequence ", sample.sequence,
-                                                     "; expected ", slice.request->sequence));
+                                                     "; expected ", slice.sequence->id));
     }
     if (sample.token < 0 || sample.token >= state_->config.vocab_size) {
       return absl::InvalidArgumentError(
@@ -119,16 +133,24 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
   events.reserve(result.samples.size());
   auto sample = result.samples.begin();
   for (const InFlightSlice& slice : record.slices) {
-    RequestState* request = slice.request;
+    SequenceState* choice = slice.sequence;
+    RequestState* request = choice->request;
     --request->uncommitted_slices;
+    // One that waits again has no table any more; it does not run again before all its steps are
+    // committed, so this table is still the one that the slice wrote to.
+    if (slice.end >= choice->publish_at && choice->active && request->phase == Phase::kRunning) {
+      state.kv.Publish(choice->table, choice->tokens, slice.end, &choice->chain);
+      state.producers.Commit(choice, slice.end);
+      choice->publish_at = (slice.end / state.config.block_size + 1) * state.config.block_size;
+    }
     if (!slice.sample) continue;
-    --request->uncommitted_samples;
+    --choice->uncommitted_samples;
     const SampledToken& sampled = *sample++;
     // One that stopped, or was aborted, after this slice was scheduled: the token is discarded.
-    if (request->phase == Phase::kEnded) continue;
-    OCTAVO_CHECK(slice.end == request->num_known(), "request=", request->rank.id,
-                 " sampled position ", slice.end, " after ", request->num_known(), " tokens");
-    Deliver(request, sampled, &events.emplace_back());
+    if (!choice->active) continue;
+    OCTAVO_CHECK(slice.end == choice->num_known(), "sequence=", choice->id, " sampled position ",
+                 slice.end, " after ", choice->num_known(), " tokens");
+    Deliver(choice, sampled, &events.emplace_back());
   }
   ForgetEnded();
   record.slices.clear();
@@ -137,28 +159,40 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
   return events;
 }
 
-void Scheduler::Deliver(RequestState* request, const SampledToken& sample, TokenEvent* event) {
-  request->tokens.push_back(sample.token);
-  if (request->phase == Phase::kWaiting) state_->queues.CountWaitingToken();
+void Scheduler::Deliver(SequenceState* choice, const SampledToken& sample, TokenEvent* event) {
+  RequestState* request = choice->request;
+  choice->tokens.push_back(sample.token);
+  if (request->phase == Phase::kWaiting) state_->queues.CountWaitingToken(request);
   ++state_->counters.generated_tokens;
   event->request = request->rank.id;
+  event->choice_index = choice->choice_index;
   event->token = sample.token;
   event->logprob = sample.logprob;
   event->top_logprobs = sample.top;
   event->first_scheduled = request->first_scheduled;
   if (request->IsEos(sample.token)) {
-    End(request, FinishReason::kStop, event);
-  } else if (request->num_generated() >= request->request.max_tokens) {
-    End(request, FinishReason::kLength, event);
+    EndChoice(choice, FinishReason::kStop, event);
+  } else if (choice->num_generated() >= request->request.max_tokens) {
+    EndChoice(choice, FinishReason::kLength, event);
   }
 }
 
-void Scheduler::End(RequestState* request, FinishReason reason, TokenEvent* event) {
+void Scheduler::EndChoice(SequenceState* choice, FinishReason reason, TokenEvent* event) {
+  RequestState* request = choice->request;
+  event->request = request->rank.id;
+  event->choice_index = choice->choice_index;
+  event->first_scheduled = request->first_scheduled;
+  request->FillUsage(*choice, reason, event);
+  choice->active = false;
+  if (request->phase == Phase::kRunning) state_->DropTable(choice);
+  if (--request->num_active > 0) return;
+  event->request_ended = true;
+  EndRequest(request, reason);
+}
+
+void Scheduler::EndRequest(RequestState* request, FinishReason reason) {
   CoreState& state = *state_;
   SchedulerStats& counters = state.counters;
-  event->request = request->rank.id;
-  event->first_scheduled = request->first_scheduled;
-  request->FillUsage(reason, event);
   switch (reason) {
     case FinishReason::kStop:
       ++counters.finished_stop;
@@ -172,12 +206,9 @@ void Scheduler::End(RequestState* request, FinishReason reason, TokenEvent* even
   }
   if (request->first_scheduled != absl::InfiniteFuture()) {
     ++state.ended_requests;
-    state.ended_tokens += request->num_known();
+    state.ended_tokens += request->prompt_tokens + request->generated_tokens();
   }
-  if (request->phase == Phase::kRunning) {
-    state.dropped.push_back(request->sequence);
-    state.kv.Release(&request->table, request->last_step);
-  }
+  state.kv.Release(&request->spare, request->last_step);
   state.queues.End(request);
   auto owned = state.requests.extract(request->rank.id);
   // Even when no step names it any more: the caller still looks at it, then calls ForgetEnded.
@@ -197,8 +228,8 @@ void Scheduler::ResetWorkers() {
   state.kv.ForgetSteps();
   for (InFlightStep& record : state.in_flight) {
     for (const InFlightSlice& slice : record.slices) {
-      slice.request->uncommitted_slices = 0;
-      slice.request->uncommitted_samples = 0;
+      slice.sequence->request->uncommitted_slices = 0;
+      slice.sequence->uncommitted_samples = 0;
     }
   }
   state.in_flight.clear();
@@ -207,7 +238,17 @@ void Scheduler::ResetWorkers() {
     state.Preempt(state.queues.running().front(), /*by_reset=*/true);
   }
   state.dropped.clear();
+  for (const auto& [id, request] : state.requests) {
+    // The step that sampled its first tokens is lost, and with it the fork.
+    if (request->generated_tokens() == 0) request->Unfork();
+  }
   ForgetEnded();
+}
+
+int64_t Scheduler::FlushPrefixCache() {
+  ++state_->counters.prefix_flushes;
+  state_->producers.Clear();
+  return state_->kv.FlushCache();
 }
 
 Epoch Scheduler::epoch() const { return state_->epoch; }
@@ -218,8 +259,14 @@ SchedulerStats Scheduler::stats() const {
   const CoreState& state = *state_;
   SchedulerStats stats = state.counters;
   stats.num_blocks = state.kv.num_blocks();
-  stats.free_blocks = state.kv.num_free();
-  stats.active_blocks = stats.num_blocks - stats.free_blocks;
+  stats.cached_blocks = state.kv.num_cached();
+  stats.free_blocks = state.kv.num_free() - stats.cached_blocks;
+  stats.active_blocks = stats.num_blocks - state.kv.num_free();
+  stats.shared_blocks = state.kv.num_shared();
+  stats.saved_blocks = state.kv.num_saved();
+  stats.saved_blocks_total = state.kv.saved_total();
+  stats.prefix_evictions = state.kv.evictions();
+  stats.copies_on_write = state.kv.copies_on_write();
   stats.running = static_cast<int64_t>(state.queues.running().size());
   stats.waiting = static_cast<int64_t>(state.queues.waiting().size());
   stats.waiting_tokens = state.queues.waiting_tokens();

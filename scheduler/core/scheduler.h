@@ -16,8 +16,9 @@
 
 namespace octavo {
 
-struct CoreState;     // core_state.h
-struct RequestState;  // request_state.h
+struct CoreState;      // core_state.h
+struct RequestState;   // request_state.h
+struct SequenceState;  // request_state.h
 
 // Why a running request lost its blocks; counted by reason and logged by the caller.
 struct PreemptionEvent {
@@ -33,6 +34,8 @@ struct SchedulerStats {
   int64_t free_blocks = 0;    // lendable now and holding nothing worth keeping
   int64_t cached_blocks = 0;  // lendable now, content still indexed
   int64_t active_blocks = 0;  // referenced by a table
+  int64_t shared_blocks = 0;  // of those, by two tables or more
+  int64_t saved_blocks = 0;   // that tables would hold more if nothing were shared
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t waiting_tokens = 0;
@@ -41,9 +44,17 @@ struct SchedulerStats {
   uint64_t preemptions_pool = 0;
   uint64_t preemptions_reset = 0;
   uint64_t preempted_tokens = 0;
-  uint64_t prompt_tokens = 0;     // computed in prefill, recomputation included
-  uint64_t generated_tokens = 0;  // reported
-  uint64_t finished_stop = 0;
+  uint64_t prompt_tokens = 0;        // computed in prefill, recomputation included
+  uint64_t generated_tokens = 0;     // reported
+  uint64_t prefix_query_tokens = 0;  // prompt tokens looked up in the prefix index, once a request
+  uint64_t prefix_hit_tokens = 0;    // of those, found
+  uint64_t recovered_tokens = 0;     // found again by preempted requests, instead of recomputed
+  uint64_t prefix_evictions = 0;     // cached blocks lent to somebody else
+  uint64_t prefix_flushes = 0;
+  uint64_t prefix_waits = 0;        // requests that waited for another one's blocks
+  uint64_t saved_blocks_total = 0;  // references made to blocks that another table held already
+  uint64_t copies_on_write = 0;     // shared, partly filled blocks copied before a write
+  uint64_t finished_stop = 0;       // requests, by the end of their last choice
   uint64_t finished_length = 0;
   uint64_t finished_abort = 0;
   double mean_length = 0;  // prompt plus generated, of ended requests that ran; 0 before the first
@@ -63,7 +74,8 @@ class Scheduler {
   // ALREADY_EXISTS for an id in use. Messages carry the value and the limit.
   absl::Status Add(Request request);
   // Ends the request now; its blocks return when no uncommitted step names them (life.1). Reports
-  // one event with kAbort through TakeAbortEvents. Unknown ids are fine: it may just have ended.
+  // one event with kAbort for each choice that had not ended through TakeAbortEvents. Unknown ids
+  // are fine: it may just have ended.
   void Abort(RequestId id);
   // The next step, or nullopt when nothing can run now: nobody has work that fits, or
   // kMaxStepsInFlight steps are uncommitted. With none uncommitted and a request alive there is
@@ -76,6 +88,9 @@ class Scheduler {
   std::vector<TokenEvent> Commit(const StepResult& result);
   // Epoch + 1; uncommitted steps are forgotten and everything running goes back to recompute.
   void ResetWorkers();
+  // Forgets every cached prefix, so that nothing computed before is found afterwards; returns how
+  // many blocks were in the index. Blocks in use stay in use; they are never published again.
+  int64_t FlushPrefixCache();
 
   Epoch epoch() const;
   bool idle() const;  // nothing waits, runs or is in flight
@@ -88,8 +103,9 @@ class Scheduler {
   void CheckInvariants() const;
 
  private:
-  void Deliver(RequestState* request, const SampledToken& sample, TokenEvent* event);
-  void End(RequestState* request, FinishReason reason, TokenEvent* event);
+  void Deliver(SequenceState* choice, const SampledToken& sample, TokenEvent* event);
+  void EndChoice(SequenceState* choice, FinishReason reason, TokenEvent* event);
+  void EndRequest(RequestState* request, FinishReason reason);
   void ForgetEnded();
 
   std::unique_ptr<CoreState> state_;

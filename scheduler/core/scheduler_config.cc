@@ -49,6 +49,10 @@ absl::Status Validate(const SchedulerConfig& config) {
         absl::StrCat("kv_watermark is ", config.kv_watermark, "; it must be in [0, 1)"));
   }
   if (config.max_preemptions < 0) return TooSmall("max_preemptions", config.max_preemptions, 0);
+  if (config.prefix_digest_bits < 1 || config.prefix_digest_bits > 128) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prefix_digest_bits is ", config.prefix_digest_bits, "; it must be in [1, 128]"));
+  }
   return absl::OkStatus();
 }
 

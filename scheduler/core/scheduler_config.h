@@ -3,6 +3,7 @@
 #define OCTAVO_SCHEDULER_CORE_SCHEDULER_CONFIG_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -20,6 +21,14 @@ struct SchedulerConfig {
   int64_t max_queued_tokens = 0;       // waiting prompt tokens; 0: no bound
   double kv_watermark = 0.01;    // share of blocks that admission keeps free for running sequences
   int32_t max_preemptions = 16;  // of one request, after which it is immune (life.3)
+
+  // The prefix index. The core has no randomness: a key that nobody can guess comes from outside,
+  // drawn once per process, or fixed where digests shall be the same in every run.
+  bool prefix_cache = true;
+  std::string prefix_cache_key;
+  std::string model_revision;  // digest of the weights (kv.6)
+  std::string kv_dtype;
+  int32_t prefix_digest_bits = 128;  // fewer only in tests: collisions cost hits
 };
 
 // INVALID_ARGUMENT with the field, its value and the limit. In particular: too few blocks for one

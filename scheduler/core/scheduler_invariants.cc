@@ -22,39 +22,69 @@ void CheckQueues(const CoreState& state) {
   OCTAVO_CHECK(std::is_sorted(running.begin(), running.end(), RequestQueues::ByRank()));
   int64_t waiting_tokens = 0;
   for (const RequestState* request : state.queues.waiting()) {
-    OCTAVO_CHECK(request->phase == Phase::kWaiting && request->table.empty() &&
-                     request->computed == 0 && !request->decoding,
+    OCTAVO_CHECK(request->phase == Phase::kWaiting && request->spare.empty(),
                  "request=", request->rank.id);
-    waiting_tokens += request->num_known();
+    for (const SequenceState& choice : request->choices) {
+      OCTAVO_CHECK(
+          choice.table.empty() && choice.computed == 0 && !choice.decoding && !choice.started,
+          "sequence=", choice.id);
+    }
+    OCTAVO_CHECK(
+        request->request.n > 1 || request->queued_tokens == request->choices[0].num_known(),
+        "request=", request->rank.id, " queued tokens=", request->queued_tokens);
+    waiting_tokens += request->queued_tokens;
   }
   OCTAVO_CHECK(waiting_tokens == state.queues.waiting_tokens(), "counted=", waiting_tokens,
                " kept=", state.queues.waiting_tokens());
 }
 
-// A running request holds the blocks of all it has scheduled (step.2), and none it can never use.
-void CheckRunning(const CoreState& state, const RequestState& request) {
+// A running choice holds the blocks of all it has scheduled (step.2), none it can never use, and
+// nobody else's where it writes next (kv.2).
+void CheckChoice(const CoreState& state, const SequenceState& choice) {
   const KvManager& kv = state.kv;
-  const int64_t held = request.table.num_blocks();
-  OCTAVO_CHECK(request.phase == Phase::kRunning, "request=", request.rank.id);
-  OCTAVO_CHECK(held >= kv.BlocksFor(request.computed), "request=", request.rank.id,
-               " blocks=", held, " computed=", request.computed);
-  OCTAVO_CHECK(held <= kv.BlocksFor(request.max_cached_tokens()), "request=", request.rank.id,
+  const RequestState& request = *choice.request;
+  const int64_t held = choice.table.num_blocks();
+  OCTAVO_CHECK(held >= kv.BlocksFor(choice.computed), "sequence=", choice.id, " blocks=", held,
+               " computed=", choice.computed);
+  OCTAVO_CHECK(held <= kv.BlocksFor(request.max_cached_tokens()), "sequence=", choice.id,
                " blocks=", held, " most tokens=", request.max_cached_tokens());
-  OCTAVO_CHECK(!Immune(state.config, request) || held == kv.BlocksFor(request.max_cached_tokens()),
-               "immune request=", request.rank.id, " blocks=", held);
+  // The source computes what the other choices of a recomputed request hold already and await.
+  const int32_t awaited = &choice == request.source && request.request.n > 1
+                              ? request.prompt_tokens / kv.block_size() * kv.block_size()
+                              : 0;
+  kv.CheckWritable(choice.table, std::max(choice.computed, awaited));
+  const int32_t unscheduled = choice.num_known() + choice.uncommitted_samples - choice.computed;
+  OCTAVO_CHECK(choice.decoding ? unscheduled == 1 : unscheduled >= 1, "sequence=", choice.id,
+               " unscheduled=", unscheduled);
+  OCTAVO_CHECK(choice.num_generated() + choice.uncommitted_samples <= request.request.max_tokens,
+               "sequence=", choice.id, " scheduled past max_tokens (step.6)");
+}
+
+void CheckRunning(const CoreState& state, const RequestState& request) {
+  OCTAVO_CHECK(request.phase == Phase::kRunning, "request=", request.rank.id);
   OCTAVO_CHECK(request.pool_preemptions <= state.config.max_preemptions,
                "request=", request.rank.id, " preempted ", request.pool_preemptions, " times");
-  const int32_t unscheduled = request.num_known() + request.uncommitted_samples - request.computed;
-  OCTAVO_CHECK(request.decoding ? unscheduled == 1 : unscheduled >= 1, "request=", request.rank.id,
-               " unscheduled=", unscheduled);
-  OCTAVO_CHECK(request.num_generated() + request.uncommitted_samples <= request.request.max_tokens,
-               "request=", request.rank.id, " scheduled past max_tokens (step.6)");
+  const int64_t most = state.kv.BlocksFor(request.max_cached_tokens());
+  int64_t lacking = 0;  // blocks that its choices may still ask for
+  int64_t active = 0;
+  for (const SequenceState& choice : request.choices) {
+    OCTAVO_CHECK(choice.active || choice.table.empty(), "sequence=", choice.id);
+    if (!choice.active) continue;
+    ++active;
+    CheckChoice(state, choice);
+    lacking += most - choice.table.num_blocks();
+  }
+  OCTAVO_CHECK(active == request.num_active && active >= 1, "request=", request.rank.id,
+               " active=", active);
+  OCTAVO_CHECK(request.forked || active == 1, "request=", request.rank.id);
+  OCTAVO_CHECK(!Immune(state.config, request) || lacking <= request.spare.num_blocks(),
+               "immune request=", request.rank.id, " lacks ", lacking, " blocks");
 }
 
 // Counts per request equal what the steps in flight say; ids are consecutive; budgets are kept.
 void CheckSteps(const CoreState& state) {
   OCTAVO_CHECK(state.in_flight.size() <= kMaxStepsInFlight, "steps=", state.in_flight.size());
-  std::vector<const RequestState*> named;
+  std::vector<const SequenceState*> named;
   StepId expected = state.next_step - state.in_flight.size();
   for (const InFlightStep& record : state.in_flight) {
     OCTAVO_CHECK(record.step == expected, "step=", record.step, " expected=", expected);
@@ -62,17 +92,21 @@ void CheckSteps(const CoreState& state) {
     OCTAVO_CHECK(record.tokens <= state.config.max_num_batched_tokens, "tokens=", record.tokens);
     OCTAVO_CHECK(record.slices.size() <= static_cast<size_t>(state.config.max_num_seqs),
                  "slices=", record.slices.size());
-    for (const InFlightSlice& slice : record.slices) named.push_back(slice.request);
+    for (const InFlightSlice& slice : record.slices) named.push_back(slice.sequence);
   }
   const auto check = [&](const RequestState& request) {
-    OCTAVO_CHECK(std::count(named.begin(), named.end(), &request) == request.uncommitted_slices,
-                 "request=", request.rank.id, " slices=", request.uncommitted_slices);
-    OCTAVO_CHECK(request.uncommitted_samples <= request.uncommitted_slices,
-                 "request=", request.rank.id);
+    int32_t slices = 0;
+    for (const SequenceState& choice : request.choices) {
+      const auto count = std::count(named.begin(), named.end(), &choice);
+      OCTAVO_CHECK(choice.uncommitted_samples <= count, "sequence=", choice.id);
+      slices += static_cast<int32_t>(count);
+    }
+    OCTAVO_CHECK(slices == request.uncommitted_slices, "request=", request.rank.id,
+                 " slices=", request.uncommitted_slices);
   };
   for (const auto& [id, request] : state.requests) check(*request);
   for (const auto& request : state.ended) {
-    OCTAVO_CHECK(request->phase == Phase::kEnded && request->table.empty(),
+    OCTAVO_CHECK(request->phase == Phase::kEnded && request->spare.empty(),
                  "request=", request->rank.id);
     check(*request);
   }
@@ -83,12 +117,17 @@ void CheckSteps(const CoreState& state) {
 void Scheduler::CheckInvariants() const {
   const CoreState& state = *state_;
   std::vector<const BlockTable*> tables;
+  int64_t width = 0;
   for (const RequestState* request : state.queues.running()) {
     CheckRunning(state, *request);
-    tables.push_back(&request->table);
+    width += request->width();
+    for (const SequenceState& choice : request->choices) tables.push_back(&choice.table);
+    tables.push_back(&request->spare);
   }
+  OCTAVO_CHECK(width <= MaxRunning(state.config), "sequences=", width);
   CheckQueues(state);
   CheckSteps(state);
+  state.producers.CheckInvariants();
   state.kv.CheckInvariants(tables);
 }
 

@@ -3,6 +3,7 @@
 #define OCTAVO_SCHEDULER_CORE_STEP_BUILDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -13,7 +14,7 @@
 namespace octavo {
 
 // Lives for one call of Scheduler::Schedule. A decode that finds no block either takes one from a
-// junior sequence or sits this step out; it is never taken out of the running list for its own
+// junior request or sits this step out; it is never taken out of the running list for its own
 // sake. Prefills need no blocks: admission reserved them.
 class StepBuilder {
  public:
@@ -24,14 +25,28 @@ class StepBuilder {
   void Build(StepPlan* plan, InFlightStep* record);
 
  private:
-  void Decode(RequestState* request);
-  void Prefill(RequestState* request, std::vector<BlockId> new_blocks, bool start);
-  void Admit();
-  bool ReserveForDecode(RequestState* request, std::vector<BlockId>* new_blocks);
+  void Decode(SequenceState* choice);
+  void Prefill(SequenceState* choice);
+  // The choices of a request are born: they share its blocks, and sample the same logits.
+  void Fork(SequenceState* parent, SeqSlice* slice);
+  bool ReserveForDecode(SequenceState* choice, std::vector<BlockId>* new_blocks,
+                        std::optional<CopyOnWrite>* copy);
   bool PreemptFor(const RequestState& beneficiary);
   int64_t ComingBlocks();
+  SeqSlice& AddSlice(SequenceState* choice, int32_t num_tokens, bool sample);
+
+  // Waiting requests (step_admission.cc).
+  void Admit();
+  // Another request is computing what this one needs next, and is nearer to it.
+  bool WaitsForProducer(RequestState* request);
+  int64_t MatchPrefix(SequenceState* choice) const;
+  // Takes the blocks of the request's known tokens, but for `reserve`. False when they do not fit.
+  bool Start(RequestState* request, int64_t reserve);
+  void BeginTables(RequestState* request);
+  void CountHit(RequestState* request, int64_t found_tokens);
+  int64_t RunningWidth() const;
   int64_t NextStepBlocks() const;
-  SeqSlice& AddSlice(RequestState* request, int32_t num_tokens, bool sample);
+  int64_t NextStepBlocks(const RequestState& request) const;
 
   CoreState& state_;
   const absl::Time now_;

@@ -39,19 +39,23 @@ std::optional<BlockId> BlockPool::Lend() {
   if (block == kPaddingBlock) return std::nullopt;
   Unlink(block);
   blocks_[block].ref_count = 1;
+  ++num_references_;
   return block;
 }
 
 void BlockPool::Share(BlockId block) {
   Block& entry = At(block);
   if (entry.ref_count == 0) Unlink(block);
-  ++entry.ref_count;
+  ++num_references_;
+  if (++entry.ref_count == 2) ++num_shared_;
 }
 
 bool BlockPool::Release(BlockId block) {
   Block& entry = At(block);
   OCTAVO_CHECK(entry.ref_count > 0, "double free of block ", block);
-  if (--entry.ref_count > 0) return false;
+  --num_references_;
+  if (--entry.ref_count == 1) --num_shared_;
+  if (entry.ref_count > 0) return false;
   Block& anchor = blocks_[kPaddingBlock];
   entry.previous = anchor.previous;
   entry.next = kPaddingBlock;
@@ -64,10 +68,17 @@ bool BlockPool::Release(BlockId block) {
 void BlockPool::CheckInvariants() const {
   OCTAVO_CHECK(blocks_[kPaddingBlock].ref_count == 0, "padding block lent");
   int64_t referenced = 0;
+  int64_t shared = 0;
+  int64_t references = 0;
   for (BlockId block = 1; block <= num_blocks_; ++block) {
-    OCTAVO_CHECK(blocks_[block].ref_count >= 0, "block=", block);
-    referenced += blocks_[block].ref_count > 0 ? 1 : 0;
+    const int32_t count = blocks_[block].ref_count;
+    OCTAVO_CHECK(count >= 0, "block=", block);
+    referenced += count > 0 ? 1 : 0;
+    shared += count > 1 ? 1 : 0;
+    references += count;
   }
+  OCTAVO_CHECK(shared == num_shared_ && references == num_references_, "shared=", num_shared_,
+               " references=", num_references_);
   OCTAVO_CHECK(num_free_ + referenced == num_blocks_, "free=", num_free_,
                " referenced=", referenced, " num_blocks=", num_blocks_);
   int64_t listed = 0;

@@ -20,6 +20,10 @@ class BlockPool {
 
   int64_t num_blocks() const { return num_blocks_; }
   int64_t num_free() const { return num_free_; }
+  // Blocks held by two tables or more.
+  int64_t num_shared() const { return num_shared_; }
+  // Blocks that the tables would hold more if nothing were shared.
+  int64_t num_saved() const { return num_references_ - (num_blocks_ - num_free_); }
   // Tables that hold the block.
   int32_t ref_count(BlockId block) const;
 
@@ -47,6 +51,8 @@ class BlockPool {
 
   const int64_t num_blocks_;
   int64_t num_free_;
+  int64_t num_references_ = 0;
+  int64_t num_shared_ = 0;
   std::vector<Block> blocks_;  // [num_blocks + 1], by id
 };
 

@@ -25,13 +25,14 @@ TokenId SampleToken(ChainHash prefix, uint64_t seed, uint32_t choice_index, int3
   return static_cast<TokenId>(bits % static_cast<uint64_t>(vocab_size));
 }
 
-ExpectedOutput Evaluate(const Request& request, int32_t vocab_size) {
+ExpectedOutput Evaluate(const Request& request, int32_t vocab_size, uint32_t choice_index) {
   ChainHash chain = kEmptyChain;
   for (const TokenId token : request.prompt) chain = Extend(chain, token);
   ExpectedOutput output;
   int32_t position = static_cast<int32_t>(request.prompt.size());
   while (static_cast<int32_t>(output.tokens.size()) < request.max_tokens) {
-    const TokenId token = SampleToken(chain, request.sampling.seed, 0, position++, vocab_size);
+    const TokenId token =
+        SampleToken(chain, request.sampling.seed, choice_index, position++, vocab_size);
     output.tokens.push_back(token);
     chain = Extend(chain, token);
     if (!request.ignore_eos &&

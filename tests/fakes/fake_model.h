@@ -21,12 +21,13 @@ ChainHash Extend(ChainHash prefix, TokenId token);
 TokenId SampleToken(ChainHash prefix, uint64_t seed, uint32_t choice_index, int32_t position,
                     int32_t vocab_size);
 
-// What a request must generate, whatever the schedule: the model applied token by token.
+// What a choice of a request must generate, whatever the schedule: the model applied token by
+// token.
 struct ExpectedOutput {
   std::vector<TokenId> tokens;
   FinishReason finish = FinishReason::kLength;
 };
-ExpectedOutput Evaluate(const Request& request, int32_t vocab_size);
+ExpectedOutput Evaluate(const Request& request, int32_t vocab_size, uint32_t choice_index = 0);
 
 }  // namespace octavo
 

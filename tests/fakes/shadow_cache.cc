@@ -61,6 +61,8 @@ absl::Status ShadowCache::CheckPrefix(const std::vector<BlockId>& table,
   return absl::OkStatus();
 }
 
+void ShadowCache::Wipe() { std::fill(slots_.begin(), slots_.end(), ShadowSlot()); }
+
 absl::Status ShadowCache::Copy(BlockId source, BlockId target) {
   for (const BlockId block : {source, target}) {
     if (block <= kPaddingBlock || block > num_blocks_) {

@@ -36,6 +36,8 @@ class ShadowCache {
   absl::Status CheckPrefix(const std::vector<BlockId>& table,
                            const std::vector<TokenId>& tokens) const;
   absl::Status Copy(BlockId source, BlockId target);
+  // Every slot is as if never written.
+  void Wipe();
 
  private:
   absl::Status Locate(const std::vector<BlockId>& table, int32_t position, size_t* index) const;

@@ -33,6 +33,7 @@ void ShadowWorker::Reset(Epoch epoch) {
   mirror_.clear();
   computed_.clear();
   submitted_.clear();
+  cache_.Wipe();
 }
 
 int64_t ShadowWorker::mirrored_blocks() const {
@@ -50,10 +51,21 @@ absl::Status ShadowWorker::Submit(const StepPlan& plan) {
     if (mirror_.erase(dropped) == 0) return Broken("drop of unknown sequence ", dropped);
   }
   OCTAVO_RETURN_IF_ERROR(CheckCopies(plan));
+  OCTAVO_RETURN_IF_ERROR(CheckCopyTargets(plan));
   Submitted submitted{plan, {}};
   for (const SeqSlice& slice : plan.slices) {
     OCTAVO_RETURN_IF_ERROR(ApplySlice(slice));
     submitted.tables.push_back(mirror_[slice.sequence].table);
+    for (const BlockReplacement& replaced : slice.replaced) {
+      if (std::none_of(plan.copies.begin(), plan.copies.end(),
+                       [&](const BlockCopy& copy) { return copy.target == replaced.block; })) {
+        return Broken("block ", replaced.block, " replaces one but is no copy");
+      }
+    }
+  }
+  for (const SeqSlice& slice : plan.slices) {
+    OCTAVO_RETURN_IF_ERROR(CheckWrites(slice));
+    OCTAVO_RETURN_IF_ERROR(ApplyForks(slice));
   }
   submitted_.push_back(std::move(submitted));
   ++next_step_;
@@ -66,11 +78,19 @@ absl::Status ShadowWorker::CheckTotals(const StepPlan& plan) const {
     return Broken(plan.slices.size(), " slices; max_num_seqs is ", config_.max_num_seqs);
   }
   int64_t tokens = 0;
+  int64_t samples = 0;
   std::set<SequenceId> seen;
   for (const SeqSlice& slice : plan.slices) {
     if (slice.num_tokens < 1) return Broken("slice of ", slice.num_tokens, " tokens");
     if (!seen.insert(slice.sequence).second) return Broken("two slices of ", slice.sequence);
     tokens += slice.num_tokens;
+    samples += slice.sample ? 1 + static_cast<int64_t>(slice.forks.size()) : 0;
+    for (const Fork& fork : slice.forks) {
+      if (!seen.insert(fork.child).second) return Broken("child ", fork.child, " has a slice");
+    }
+  }
+  if (samples > config_.max_num_seqs) {
+    return Broken(samples, " samples; max_num_seqs is ", config_.max_num_seqs);
   }
   if (tokens > config_.max_num_batched_tokens) {
     return Broken(tokens, " tokens; max_num_batched_tokens is ", config_.max_num_batched_tokens);
@@ -91,6 +111,42 @@ absl::Status ShadowWorker::CheckCopies(const StepPlan& plan) const {
   return absl::OkStatus();
 }
 
+absl::Status ShadowWorker::CheckCopyTargets(const StepPlan& plan) const {
+  for (const BlockCopy& copy : plan.copies) {
+    if (Holders(copy.source) == 0) return Broken("copy out of block ", copy.source);
+    OCTAVO_RETURN_IF_ERROR(CheckNewBlock(copy.target));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::ApplyForks(const SeqSlice& slice) {
+  if (!slice.forks.empty() && !slice.sample) return Broken(slice.sequence, " forks unsampled");
+  for (const Fork& fork : slice.forks) {
+    if (mirror_.contains(fork.child)) return Broken("child ", fork.child, " is known");
+    mirror_[fork.child] = mirror_[slice.sequence];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::CheckWrites(const SeqSlice& slice) const {
+  const std::vector<BlockId>& table = mirror_.at(slice.sequence).table;
+  const int32_t last = slice.context_length + slice.num_tokens - 1;
+  for (int32_t i = slice.context_length / config_.block_size; i <= last / config_.block_size; ++i) {
+    const BlockId block = table[static_cast<size_t>(i)];
+    if (Holders(block) > 1) {
+      return Broken("sequence ", slice.sequence, " writes to block ", block,
+                    ", which others hold (kv.2)");
+    }
+  }
+  return absl::OkStatus();
+}
+
+int ShadowWorker::Holders(BlockId block) const {
+  int holders = 0;
+  for (const auto& [id, sequence] : mirror_) holders += Names(sequence.table, block) ? 1 : 0;
+  return holders;
+}
+
 absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice) {
   const SequenceId id = slice.sequence;
   const bool known = mirror_.contains(id);
@@ -98,12 +154,20 @@ absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice) {
     return Broken("sequence ", id, " starts but was not dropped");
   if (!slice.start.has_value() && !known) return Broken("sequence ", id, " is unknown");
   Mirrored& sequence = mirror_[id];
+  if (slice.start.has_value()) sequence.end = slice.context_length;
   if (slice.context_length != sequence.end) {
     return Broken("sequence ", id, " context ", slice.context_length, "; its end is ",
                   sequence.end);
   }
+  for (const BlockReplacement& replaced : slice.replaced) {
+    if (replaced.index < 0 || replaced.index >= static_cast<int32_t>(sequence.table.size())) {
+      return Broken("sequence ", id, " replaces entry ", replaced.index);
+    }
+    sequence.table[static_cast<size_t>(replaced.index)] = replaced.block;
+  }
   for (const BlockId block : slice.new_blocks) {
-    OCTAVO_RETURN_IF_ERROR(CheckNewBlock(block));
+    const int64_t last = (static_cast<int64_t>(sequence.table.size()) + 1) * config_.block_size;
+    if (last > slice.context_length) OCTAVO_RETURN_IF_ERROR(CheckNewBlock(block));
     sequence.table.push_back(block);
   }
   const int64_t end = int64_t{slice.context_length} + slice.num_tokens;
@@ -131,14 +195,18 @@ absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice) {
 
 absl::Status ShadowWorker::CheckNewBlock(BlockId block) const {
   if (block <= kPaddingBlock || block > config_.num_blocks) return Broken("block ", block);
-  for (const auto& [id, sequence] : mirror_) {
-    if (Names(sequence.table, block)) return Broken("block ", block, " is held by sequence ", id);
-  }
+  if (Holders(block) > 0) return Broken("block ", block, " is held by another table (kv.2)");
   for (const Submitted& submitted : submitted_) {
     for (size_t i = 0; i < submitted.tables.size(); ++i) {
       if (Names(submitted.tables[i], block)) {
         return Broken("block ", block, " is lent while uncommitted step ", submitted.plan.step,
                       " names it for sequence ", submitted.plan.slices[i].sequence);
+      }
+    }
+    for (const BlockCopy& copy : submitted.plan.copies) {
+      if (copy.source == block || copy.target == block) {
+        return Broken("block ", block, " is lent while uncommitted step ", submitted.plan.step,
+                      " copies it");
       }
     }
   }
@@ -153,6 +221,7 @@ absl::StatusOr<StepResult> ShadowWorker::Run() {
   for (const SequenceId dropped : plan.dropped) computed_.erase(dropped);
   for (const BlockCopy& copy : plan.copies) {
     OCTAVO_RETURN_IF_ERROR(cache_.Copy(copy.source, copy.target));
+    ++copied_blocks_;
   }
   StepResult result;
   result.epoch = plan.epoch;
@@ -163,10 +232,35 @@ absl::StatusOr<StepResult> ShadowWorker::Run() {
   return result;
 }
 
+absl::Status ShadowWorker::FindPrefix(const SeqSlice& slice, const std::vector<BlockId>& table,
+                                      Computed* sequence) const {
+  ChainHash chain = kEmptyChain;
+  for (int32_t i = 0; i < slice.context_length; ++i) {
+    ShadowSlot slot;
+    OCTAVO_RETURN_IF_ERROR(cache_.Read(table, i, &slot));
+    chain = Extend(chain, slot.token);
+    if (slot.position != i || slot.chain != chain) {
+      return absl::DataLossError(absl::StrCat(
+          "sequence ", slice.sequence, " begins with ", slice.context_length, " tokens; block ",
+          table[static_cast<size_t>(i / config_.block_size)], " does not hold position ", i));
+    }
+    if (!read_rule_(slice.sequence, slot.sequence)) {
+      return absl::DataLossError(absl::StrCat("sequence ", slice.sequence, " reads position ", i,
+                                              " of sequence ", slot.sequence,
+                                              ", whose blocks it may not find (kv.6)"));
+    }
+    sequence->tokens.push_back(slot.token);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<BlockId>& table,
                                     StepResult* result) {
   Computed& sequence = computed_[slice.sequence];
-  if (slice.start.has_value()) sequence = {.start = *slice.start, .tokens = {}, .sampled = {}};
+  if (slice.start.has_value()) {
+    sequence = {.start = *slice.start, .tokens = {}, .sampled = {}};
+    OCTAVO_RETURN_IF_ERROR(FindPrefix(slice, table, &sequence));
+  }
   ChainHash chain = kEmptyChain;
   for (const TokenId token : sequence.tokens) chain = Extend(chain, token);
   for (int32_t i = 0; i < slice.num_tokens; ++i) {
@@ -177,14 +271,23 @@ absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<Blo
                                                 .token = token,
                                                 .chain = chain}));
     sequence.tokens.push_back(token);
+    ++computed_tokens_;
   }
   OCTAVO_RETURN_IF_ERROR(cache_.CheckPrefix(table, sequence.tokens));
   sequence.sampled.reset();
-  if (slice.sample) {
-    const int32_t position = slice.context_length + slice.num_tokens;
-    sequence.sampled = SampleToken(chain, sequence.start.sampling.seed, sequence.start.choice_index,
-                                   position, config_.vocab_size);
-    result->samples.push_back({.sequence = slice.sequence, .token = *sequence.sampled});
+  if (!slice.sample) return absl::OkStatus();
+  const int32_t position = slice.context_length + slice.num_tokens;
+  const auto sample = [&](SequenceId id, Computed* of) {
+    of->sampled = SampleToken(chain, of->start.sampling.seed, of->start.choice_index, position,
+                              config_.vocab_size);
+    result->samples.push_back({.sequence = id, .token = *of->sampled});
+  };
+  sample(slice.sequence, &sequence);
+  const Computed parent = sequence;
+  for (const Fork& fork : slice.forks) {
+    Computed& child = computed_[fork.child] = parent;
+    child.start.choice_index = fork.choice_index;
+    sample(fork.child, &child);
   }
   return absl::OkStatus();
 }

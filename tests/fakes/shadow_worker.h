@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,13 +30,20 @@ struct ShadowWorkerConfig {
 
 // Submit takes a plan, as the step stream would; Run computes the oldest and answers it. A plan is
 // uncommitted in between: its blocks must not be lent to anyone else (life.1).
+//
+// A table may begin with blocks that others hold or held: what is in them is found by reading the
+// slots, so a block of a wrong prefix shows in the tokens, and a stale one as a slot that does not
+// fit its neighbours.
 class ShadowWorker {
  public:
+  // May `reader` use a slot that `writer` wrote? Tenants, flushes: what the tokens do not show.
+  using ReadRule = std::function<bool(SequenceId reader, SequenceId writer)>;
+
   explicit ShadowWorker(const ShadowWorkerConfig& config);
 
-  // Forgets sequences, step ids and submitted plans; the physical slots keep their old content, as
-  // those of a restarted engine would.
+  // Forgets sequences, step ids, submitted plans and the content of all slots.
   void Reset(Epoch epoch);
+  void SetReadRule(ReadRule rule) { read_rule_ = std::move(rule); }
 
   // FAILED_PRECONDITION with the rule that the plan breaks.
   absl::Status Submit(const StepPlan& plan);
@@ -45,6 +54,9 @@ class ShadowWorker {
   size_t sequences() const { return mirror_.size(); }
   // Blocks in the tables of the mirror.
   int64_t mirrored_blocks() const;
+  // Tokens written so far.
+  int64_t computed_tokens() const { return computed_tokens_; }
+  int64_t copied_blocks() const { return copied_blocks_; }
 
  private:
   // A sequence as the submitted plans describe it.
@@ -68,7 +80,15 @@ class ShadowWorker {
   absl::Status CheckTotals(const StepPlan& plan) const;
   absl::Status CheckCopies(const StepPlan& plan) const;
   absl::Status ApplySlice(const SeqSlice& slice);
+  absl::Status CheckCopyTargets(const StepPlan& plan) const;
+  absl::Status ApplyForks(const SeqSlice& slice);
+  // A block that will be written: in no table, and named by no uncommitted step (kv.2, life.1).
   absl::Status CheckNewBlock(BlockId block) const;
+  // Nobody else's table has the blocks that the slice writes (kv.2).
+  absl::Status CheckWrites(const SeqSlice& slice) const;
+  int Holders(BlockId block) const;
+  absl::Status FindPrefix(const SeqSlice& slice, const std::vector<BlockId>& table,
+                          Computed* sequence) const;
   absl::Status RunSlice(const SeqSlice& slice, const std::vector<BlockId>& table,
                         StepResult* result);
 
@@ -79,6 +99,9 @@ class ShadowWorker {
   std::map<SequenceId, Mirrored> mirror_;
   std::map<SequenceId, Computed> computed_;
   std::deque<Submitted> submitted_;
+  ReadRule read_rule_ = [](SequenceId, SequenceId) { return true; };
+  int64_t computed_tokens_ = 0;
+  int64_t copied_blocks_ = 0;
 };
 
 }  // namespace octavo

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "scheduler/core/admission.h"
 
 namespace octavo {
 namespace {
@@ -68,18 +69,33 @@ SimScenario SimScenario::FromSeed(uint64_t seed) {
   config.max_queued_requests = 4096;
   config.kv_watermark = Pick(random, {0.0, 0.0, 0.01, 0.2});
   config.max_preemptions = Pick(random, {0, 1, 3, 16, 16});
+  config.prefix_cache = Pick(random, {true, true, true, false});
+  config.prefix_cache_key = "key";
+  // Now and then so few bits that most digests collide.
+  config.prefix_digest_bits = Pick(random, {128, 128, 128, 5, 1});
+  scenario.shared_prompts = Pick(random, {1, 1, 2, 5});
+  scenario.shared_permille = Pick(random, {0, 300, 900, 900});
+  scenario.next_turn_permille = Pick(random, {0, 200, 500});
+  scenario.salts = Pick(random, {1, 1, 2});
+  scenario.uncached_permille = Pick(random, {0, 0, 100});
+  scenario.flush_permille = Pick(random, {0, 0, 5});
+  scenario.max_n = Pick(random, {1, 1, 2, 4, 8});
   return scenario;
 }
 
 std::string SimScenario::ToString() const {
-  return absl::StrCat("requests=", requests, " max_prompt=", max_prompt, " max_output=", max_output,
-                      " priorities=", priorities, " steps_in_flight=", steps_in_flight,
-                      " abort_permille=", abort_permille, " reset_permille=", reset_permille,
-                      " block_size=", scheduler.block_size, " num_blocks=", scheduler.num_blocks,
-                      " max_num_seqs=", scheduler.max_num_seqs,
-                      " max_num_batched_tokens=", scheduler.max_num_batched_tokens,
-                      " max_prefill_chunk=", scheduler.max_prefill_chunk,
-                      " max_preemptions=", scheduler.max_preemptions);
+  return absl::StrCat(
+      "requests=", requests, " max_prompt=", max_prompt, " max_output=", max_output,
+      " priorities=", priorities, " steps_in_flight=", steps_in_flight,
+      " abort_permille=", abort_permille, " reset_permille=", reset_permille,
+      " block_size=", scheduler.block_size, " num_blocks=", scheduler.num_blocks,
+      " max_num_seqs=", scheduler.max_num_seqs,
+      " max_num_batched_tokens=", scheduler.max_num_batched_tokens,
+      " max_prefill_chunk=", scheduler.max_prefill_chunk,
+      " max_preemptions=", scheduler.max_preemptions, " prefix_cache=", scheduler.prefix_cache,
+      " digest_bits=", scheduler.prefix_digest_bits, " shared_permille=", shared_permille,
+      " next_turn_permille=", next_turn_permille, " salts=", salts,
+      " flush_permille=", flush_permille, " max_n=", max_n);
 }
 
 SchedulerSim::SchedulerSim(const SimScenario& scenario, uint64_t seed)
@@ -89,6 +105,14 @@ SchedulerSim::SchedulerSim(const SimScenario& scenario, uint64_t seed)
       worker_(WorkerConfigOf(scenario.scheduler)),
       mirror_(std::make_unique<TableMirror>(MirrorLimitsOf(scenario.scheduler))) {
   worker_.Reset(scheduler_.epoch());
+  worker_.SetReadRule(
+      [this](SequenceId reader, SequenceId writer) { return MayRead(reader, writer); });
+  for (int32_t i = 0; i < scenario.shared_prompts; ++i) {
+    std::vector<TokenId>& prompt = shared_prompts_.emplace_back();
+    for (int64_t left = Draw(1, scenario.max_prompt); left > 0; --left) {
+      prompt.push_back(static_cast<TokenId>(Draw(0, kVocabulary - 1)));
+    }
+  }
 }
 
 int64_t SchedulerSim::Draw(int64_t low, int64_t high) { return Uniform(random_, low, high); }
@@ -111,6 +135,11 @@ absl::Status SchedulerSim::OneEvent(SimOutcome* outcome) {
     return AddOne();
   }
   if (Chance(scenario_.abort_permille)) return AbortOne();
+  if (Chance(scenario_.flush_permille)) {
+    scheduler_.FlushPrefixCache();
+    ++flushes_;
+    return absl::OkStatus();
+  }
   if (Chance(scenario_.reset_permille)) {
     const Epoch before = scheduler_.epoch();
     scheduler_.ResetWorkers();
@@ -125,21 +154,67 @@ absl::Status SchedulerSim::OneEvent(SimOutcome* outcome) {
   return ScheduleOne(outcome);
 }
 
+std::vector<TokenId> SchedulerSim::DrawPrompt() {
+  std::vector<TokenId> prompt;
+  if (Chance(scenario_.next_turn_permille) && next_id_ > 1) {
+    const Expectation& before =
+        requests_.at(static_cast<RequestId>(Draw(1, static_cast<int64_t>(next_id_) - 1)));
+    prompt = before.request.prompt;
+    const std::vector<TokenId>& answer = before.choices[0].received;
+    prompt.insert(prompt.end(), answer.begin(), answer.end());
+  } else if (Chance(scenario_.shared_permille)) {
+    prompt = shared_prompts_[static_cast<size_t>(Draw(0, scenario_.shared_prompts - 1))];
+  }
+  const int64_t most =
+      std::max<int64_t>(1, scenario_.max_prompt - static_cast<int64_t>(prompt.size()));
+  for (int64_t left = Draw(prompt.empty() ? 1 : 0, most); left > 0; --left) {
+    prompt.push_back(static_cast<TokenId>(Draw(0, kVocabulary - 1)));
+  }
+  if (prompt.size() > static_cast<size_t>(scenario_.max_prompt)) {
+    prompt.resize(static_cast<size_t>(scenario_.max_prompt));
+  }
+  return prompt;
+}
+
 absl::Status SchedulerSim::AddOne() {
   Request request;
-  request.id = next_id_++;
-  const int64_t length = Draw(1, scenario_.max_prompt);
-  for (int64_t i = 0; i < length; ++i) {
-    request.prompt.push_back(static_cast<TokenId>(Draw(0, kVocabulary - 1)));
-  }
+  request.id = next_id_;
+  request.prompt = DrawPrompt();
   request.max_tokens = static_cast<int32_t>(Draw(1, scenario_.max_output));
   request.sampling.seed = random_();
   request.ignore_eos = Chance(300);
   request.eos_ids = {kEos};
   request.priority = static_cast<int32_t>(Draw(0, scenario_.priorities - 1));
   request.arrival = now_;
-  requests_[request.id].request = request;
+  request.prefix_cache = !Chance(scenario_.uncached_permille);
+  request.cache_salt = std::string(static_cast<size_t>(Draw(0, scenario_.salts - 1)), 's');
+  request.n = static_cast<int32_t>(Draw(1, scenario_.max_n));
+  while (request.n > 1 && !CheckRequest(scenario_.scheduler, request).ok()) --request.n;
+  Expectation& expected = requests_[next_id_++];
+  expected.request = request;
+  expected.choices.resize(static_cast<size_t>(request.n));
+  by_sequence_.resize(by_sequence_.size() + static_cast<size_t>(request.n), request.id);
   return scheduler_.Add(std::move(request));
+}
+
+bool SchedulerSim::MayRead(SequenceId reader, SequenceId writer) const {
+  const RequestId reading = by_sequence_.at(reader);
+  const RequestId writing = by_sequence_.at(writer);
+  if (reading == writing) return true;
+  const Expectation& to = requests_.at(reading);
+  const Expectation& from = requests_.at(writing);
+  return to.request.prefix_cache && from.request.prefix_cache &&
+         to.request.cache_salt == from.request.cache_salt && from.flushes >= to.flushes &&
+         scenario_.scheduler.prefix_cache;
+}
+
+void SchedulerSim::NoteStarts(const StepPlan& plan) {
+  for (const SeqSlice& slice : plan.slices) {
+    Expectation& expected = requests_.at(by_sequence_.at(slice.sequence));
+    if (!slice.start.has_value() || expected.running) continue;
+    expected.running = true;
+    expected.flushes = flushes_;
+  }
 }
 
 absl::Status SchedulerSim::AbortOne() {
@@ -160,6 +235,7 @@ absl::Status SchedulerSim::ScheduleOne(SimOutcome* outcome) {
     if (scheduler_.idle()) return absl::OkStatus();
     return absl::InternalError("nothing in flight and nothing scheduled (life.2)");
   }
+  NoteStarts(*plan);
   const absl::Status valid = worker_.Submit(*plan);
   unmirrored_.push_back(*plan);
   outcome->plans.push_back(*std::move(plan));
@@ -182,8 +258,11 @@ absl::Status SchedulerSim::Mirror(const StepPlan& plan, const StepResult& result
   auto sample = result.samples.begin();
   for (const SeqSlice& slice : plan.slices) {
     if (!slice.sample) continue;
-    mirror_->RecordSample(slice.sequence, (sample++)->token,
-                          slice.context_length + slice.num_tokens);
+    const int32_t position = slice.context_length + slice.num_tokens;
+    mirror_->RecordSample(slice.sequence, (sample++)->token, position);
+    for (const Fork& fork : slice.forks) {
+      mirror_->RecordSample(fork.child, (sample++)->token, position);
+    }
   }
   return absl::OkStatus();
 }
@@ -198,32 +277,53 @@ absl::Status SchedulerSim::Receive(const std::vector<TokenEvent>& events) {
     if (event.first_scheduled > now_ && event.finish != FinishReason::kAbort) {
       return absl::InternalError("first_scheduled is in the future");
     }
-    if (event.token.has_value()) expected.received.push_back(*event.token);
+    Choice& choice = expected.choices.at(static_cast<size_t>(event.choice_index));
+    if (choice.ended) return absl::InternalError("event after the end of a choice");
+    if (event.token.has_value()) choice.received.push_back(*event.token);
     if (event.finish.has_value()) OCTAVO_RETURN_IF_ERROR(CheckEnd(event, &expected));
   }
   return absl::OkStatus();
 }
 
 absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expected) {
-  expected->ended = true;
-  ExpectedOutput output = Evaluate(expected->request, kVocabulary);
-  const size_t received = expected->received.size();
-  if (expected->aborted) {
-    if (event.finish != FinishReason::kAbort || received > output.tokens.size()) {
+  Choice& choice = expected->choices[static_cast<size_t>(event.choice_index)];
+  choice.ended = true;
+  expected->ended = std::all_of(expected->choices.begin(), expected->choices.end(),
+                                [](const Choice& each) { return each.ended; });
+  if (event.request_ended != expected->ended) {
+    return absl::InternalError(absl::StrCat("wrong end of request ", event.request));
+  }
+  stops_ += event.finish == FinishReason::kStop ? 1 : 0;
+  aborts_ += event.finish == FinishReason::kAbort ? 1 : 0;
+  ExpectedOutput output =
+      Evaluate(expected->request, kVocabulary, static_cast<uint32_t>(event.choice_index));
+  const size_t received = choice.received.size();
+  if (event.finish == FinishReason::kAbort) {
+    if (!expected->aborted || received > output.tokens.size()) {
       return absl::InternalError(absl::StrCat("bad end of aborted request ", event.request));
     }
     output.tokens.resize(received);
   } else if (event.finish != output.finish) {
     return absl::InternalError(absl::StrCat("wrong finish reason of request ", event.request));
   }
-  if (expected->received != output.tokens) {
-    return absl::InternalError(absl::StrCat("request ", event.request, " got ",
-                                            absl::StrJoin(expected->received, " "), "; expected ",
+  if (choice.received != output.tokens) {
+    return absl::InternalError(absl::StrCat("request ", event.request, " choice ",
+                                            event.choice_index, " got ",
+                                            absl::StrJoin(choice.received, " "), "; expected ",
                                             absl::StrJoin(output.tokens, " "), " (det.2)"));
   }
+  return CheckUsage(event, *expected);
+}
+
+absl::Status SchedulerSim::CheckUsage(const TokenEvent& event, const Expectation& expected) const {
+  const Request& request = expected.request;
+  const size_t received = expected.choices[static_cast<size_t>(event.choice_index)].received.size();
+  const bool caches = request.prefix_cache && scenario_.scheduler.prefix_cache;
   if (event.generated_tokens != static_cast<int32_t>(received) ||
-      event.prompt_tokens != static_cast<int32_t>(expected->request.prompt.size()) ||
-      event.preemptions < expected->preemptions) {
+      event.prompt_tokens != static_cast<int32_t>(request.prompt.size()) ||
+      event.cached_tokens >= event.prompt_tokens ||
+      event.cached_tokens % scenario_.scheduler.block_size != 0 ||
+      (event.cached_tokens > 0 && !caches) || event.preemptions < expected.preemptions) {
     return absl::InternalError(absl::StrCat("wrong usage of request ", event.request));
   }
   return absl::OkStatus();
@@ -231,6 +331,7 @@ absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expect
 
 absl::Status SchedulerSim::DrainFacts() {
   for (const PreemptionEvent& event : scheduler_.TakePreemptions()) {
+    requests_[event.request].running = false;
     if (event.by_reset) continue;
     if (++requests_[event.request].preemptions > scenario_.scheduler.max_preemptions) {
       return absl::InternalError(
@@ -246,13 +347,14 @@ absl::Status SchedulerSim::CheckAllEnded() const {
   }
   const SchedulerStats stats = scheduler_.stats();
   // The later step in flight, when the end is seen; both, when an abort comes between commits.
-  const uint64_t most = (scenario_.steps_in_flight - 1) * stats.finished_stop +
-                        scenario_.steps_in_flight * stats.finished_abort;
-  if (static_cast<uint64_t>(discarded_) > most) {
+  const int64_t most =
+      (scenario_.steps_in_flight - 1) * stops_ + scenario_.steps_in_flight * aborts_;
+  if (discarded_ > most) {
     return absl::InternalError(absl::StrCat(discarded_, " sampled tokens were discarded; at most ",
                                             most, " came after an end"));
   }
-  if (stats.free_blocks != stats.num_blocks || stats.running + stats.waiting != 0) {
+  if (stats.free_blocks + stats.cached_blocks != stats.num_blocks ||
+      stats.running + stats.waiting + stats.saved_blocks != 0) {
     return absl::InternalError(absl::StrCat(stats.active_blocks, " blocks leaked (life.1)"));
   }
   return absl::OkStatus();

@@ -31,6 +31,13 @@ struct SimScenario {
   int32_t abort_permille = 0;   // per event
   int32_t reset_permille = 0;   // per event
   int32_t arrival_permille = 300;
+  int32_t shared_prompts = 0;      // prompts that many requests begin with
+  int32_t shared_permille = 0;     // requests that begin with one of them
+  int32_t next_turn_permille = 0;  // requests that go on where another one ended
+  int32_t salts = 1;
+  int32_t uncached_permille = 0;  // requests that take no part in the prefix index
+  int32_t flush_permille = 0;     // per event
+  int32_t max_n = 1;
 
   static SimScenario FromSeed(uint64_t seed);
   std::string ToString() const;
@@ -51,12 +58,19 @@ class SchedulerSim {
   absl::Status Run(SimOutcome* outcome);
 
  private:
+  struct Choice {
+    std::vector<TokenId> received;
+    bool ended = false;
+  };
   struct Expectation {
     Request request;
-    std::vector<TokenId> received;
+    std::vector<Choice> choices;
     int32_t preemptions = 0;  // by the pool
     bool aborted = false;
     bool ended = false;
+    // Since it began the tables that it has now: flushes before that must not be undone.
+    bool running = false;
+    int32_t flushes = 0;
   };
 
   bool Chance(int32_t permille) { return Draw(0, 999) < permille; }
@@ -64,12 +78,17 @@ class SchedulerSim {
 
   absl::Status OneEvent(SimOutcome* outcome);
   absl::Status AddOne();
+  std::vector<TokenId> DrawPrompt();
+  // Tenants, flushes and the off switch, which tokens do not show.
+  bool MayRead(SequenceId reader, SequenceId writer) const;
+  void NoteStarts(const StepPlan& plan);
   absl::Status AbortOne();
   absl::Status ScheduleOne(SimOutcome* outcome);
   absl::Status CommitOne();
   absl::Status Mirror(const StepPlan& plan, const StepResult& result);
   absl::Status Receive(const std::vector<TokenEvent>& events);
   absl::Status CheckEnd(const TokenEvent& event, Expectation* expected);
+  absl::Status CheckUsage(const TokenEvent& event, const Expectation& expected) const;
   absl::Status DrainFacts();
   absl::Status CheckAllEnded() const;
 
@@ -82,8 +101,13 @@ class SchedulerSim {
   std::deque<StepPlan> unmirrored_;
   absl::Time now_ = absl::UnixEpoch();
   std::map<RequestId, Expectation> requests_;
+  std::vector<std::vector<TokenId>> shared_prompts_;
+  std::vector<RequestId> by_sequence_ = {0};  // [sequence]; ids are given in order
   RequestId next_id_ = 1;
+  int32_t flushes_ = 0;
   int64_t discarded_ = 0;  // samples of committed steps that gave no event
+  int64_t stops_ = 0;      // choices, by end
+  int64_t aborts_ = 0;
 };
 
 }  // namespace octavo

@@ -79,7 +79,70 @@ TEST_F(ShadowWorkerTest, SeesABlockLentWhileAnUncommittedStepNamesIt) {  // life
 TEST_F(ShadowWorkerTest, SeesABlockWithTwoHolders) {  // kv.2
   ASSERT_TRUE(Submit({Prompt(1, {3}, {1})}).ok());
   ASSERT_TRUE(worker_.Run().ok());
-  ExpectBroken(Submit({Prompt(2, {3}, {1})}), "held by sequence 1");
+  ExpectBroken(Submit({Prompt(2, {3}, {1})}), "block 1 is held by another table");
+}
+
+TEST_F(ShadowWorkerTest, ATableMayBeginWithBlocksOfAnother) {
+  Request request;
+  request.prompt = {1, 2, 3, 4, 9};
+  request.max_tokens = 1;
+  ASSERT_TRUE(Submit({Prompt(1, {1, 2, 3, 4, 5}, {1, 2})}).ok());
+  SeqSlice hit = Prompt(2, {9}, {1, 3});
+  hit.context_length = 4;
+  ASSERT_TRUE(Submit({hit}).ok());
+  ASSERT_TRUE(worker_.Run().ok());
+  EXPECT_EQ(worker_.Run()->samples.at(0).token, Evaluate(request, 50).tokens[0]);
+  EXPECT_EQ(worker_.computed_tokens(), 6);
+}
+
+TEST_F(ShadowWorkerTest, SeesATableThatBeginsWithStaleOrForbiddenBlocks) {
+  ASSERT_TRUE(Submit({Prompt(1, {1, 2, 3, 4, 5}, {1, 2})}).ok());
+  ASSERT_TRUE(worker_.Run().ok());
+  SeqSlice hit = Prompt(2, {9}, {4, 3});
+  hit.context_length = 4;
+  ASSERT_TRUE(Submit({hit}).ok());
+  EXPECT_EQ(worker_.Run().status().code(), absl::StatusCode::kDataLoss);
+  worker_.SetReadRule([](SequenceId reader, SequenceId writer) { return reader == writer; });
+  hit.sequence = 5;
+  hit.new_blocks = {1, 5};  // full of sequence 1's tokens
+  ASSERT_TRUE(Submit({hit}).ok());
+  ExpectBroken(worker_.Run().status(), "may not find");
+}
+
+TEST_F(ShadowWorkerTest, ForksSampleByThemselvesAndCopyBeforeTheyWrite) {  // kv.2, step.4
+  Request request;
+  request.prompt = {3, 4, 5};
+  request.max_tokens = 2;
+  SeqSlice parent = Prompt(1, {3, 4, 5}, {1});
+  parent.forks = {{2, 1}};
+  ASSERT_TRUE(Submit({parent}).ok());
+  const StepResult first = *worker_.Run();
+  EXPECT_EQ(first.samples.at(0).token, Evaluate(request, 50, 0).tokens[0]);
+  EXPECT_EQ(first.samples.at(1).token, Evaluate(request, 50, 1).tokens[0]);
+  EXPECT_EQ(first.samples.at(1).sequence, 2u);
+
+  SeqSlice copied = Decode(2, 3);
+  copied.replaced = {{0, 6}};
+  StepPlan plan = {.epoch = 1, .step = 2, .copies = {{1, 6}}, .slices = {Decode(1, 3), copied}};
+  ASSERT_TRUE(worker_.Submit(plan).ok());
+  const StepResult second = *worker_.Run();
+  EXPECT_EQ(second.samples.at(0).token, Evaluate(request, 50, 0).tokens[1]);
+  EXPECT_EQ(second.samples.at(1).token, Evaluate(request, 50, 1).tokens[1]);
+  EXPECT_EQ(worker_.copied_blocks(), 1);
+}
+
+TEST_F(ShadowWorkerTest, SeesAMissedCopy) {  // kv.2
+  SeqSlice parent = Prompt(1, {3, 4, 5}, {1});
+  parent.forks = {{2, 1}};
+  ASSERT_TRUE(Submit({parent}).ok());
+  ExpectBroken(Submit({Decode(1, 3)}), "writes to block 1, which others hold");
+  // A table entry that changes without its content.
+  worker_.Reset(1);
+  step_ = 1;
+  ASSERT_TRUE(Submit({parent}).ok());
+  SeqSlice uncopied = Decode(2, 3);
+  uncopied.replaced = {{0, 6}};
+  ExpectBroken(Submit({uncopied}), "is no copy");
 }
 
 TEST_F(ShadowWorkerTest, SeesSequencesThatItDoesNotKnowOrStillKnows) {

@@ -90,10 +90,10 @@ TEST(Admission, AnImmuneRequestNeedsAllItCanEverHave) {
   SchedulerConfig config = SmallConfig();
   config.max_preemptions = 2;
   RequestState request(MakeRequest(1, 10, 7), 1);
-  EXPECT_EQ(NeededTokens(config, request), 10);
+  EXPECT_EQ(NeededTokens(config, request.choices[0]), 10);
   request.pool_preemptions = 2;
   EXPECT_TRUE(Immune(config, request));
-  EXPECT_EQ(NeededTokens(config, request), 16);
+  EXPECT_EQ(NeededTokens(config, request.choices[0]), 16);
 }
 
 TEST(Admission, EveryRunningSequenceGetsATokenOfEachStep) {

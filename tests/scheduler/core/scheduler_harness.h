@@ -26,6 +26,7 @@ inline SchedulerConfig SmallConfig() {
   config.max_num_seqs = 8;
   config.max_num_batched_tokens = 32;
   config.kv_watermark = 0;
+  config.prefix_cache = false;  // most tests count blocks and tokens; those of the cache turn it on
   return config;
 }
 
@@ -79,9 +80,13 @@ class Harness {
     StepResult result{.epoch = plan.epoch, .step = plan.step};
     for (const SeqSlice& slice : plan.slices) {
       if (!slice.sample) continue;
-      const auto own = tokens.find(slice.sequence);
-      result.samples.push_back(
-          {.sequence = slice.sequence, .token = own == tokens.end() ? token : own->second});
+      const auto add = [&](SequenceId sequence) {
+        const auto own = tokens.find(sequence);
+        result.samples.push_back(
+            {.sequence = sequence, .token = own == tokens.end() ? token : own->second});
+      };
+      add(slice.sequence);
+      for (const Fork& fork : slice.forks) add(fork.child);
     }
     return result;
   }

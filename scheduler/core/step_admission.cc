@@ -1,0 +1,180 @@
+// StepBuilder: which waiting requests start, and with whose blocks.
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "common/check.h"
+#include "scheduler/core/admission.h"
+#include "scheduler/core/step_builder.h"
+
+namespace octavo {
+
+void StepBuilder::Admit() {
+  const auto& waiting = state_.queues.waiting();
+  if (waiting.empty()) return;
+  const int64_t max_running = MaxRunning(state_.config);
+  int64_t width = RunningWidth();
+  int64_t next_step_blocks = NextStepBlocks();
+  int64_t passed_over = 0;
+  for (auto next = waiting.begin(); next != waiting.end() && budget_ > 0;) {
+    RequestState* request = *next++;
+    if (width + request->width() > max_running) return;
+    // Its last token may still be in flight, and with it the end of the request.
+    if (request->uncommitted_slices > 0) return;
+    const int64_t reserve =
+        state_.queues.running().empty() ? 0 : AdmissionReserve(state_.config, next_step_blocks);
+    if (state_.kv.num_free() - reserve < 1) return;
+    if (WaitsForProducer(request)) {
+      // It gives way to its juniors for now, but not to look at all of them in every step.
+      if (++passed_over >= max_running) return;
+      continue;
+    }
+    if (!Start(request, reserve)) return;
+    width += request->width();
+    next_step_blocks += NextStepBlocks(*request);
+  }
+}
+
+int64_t StepBuilder::MatchPrefix(SequenceState* choice) const {
+  // At least one token is computed: it is what the next one is sampled from.
+  return state_.kv.Match(&choice->chain, choice->tokens,
+                         (choice->num_known() - 1) / state_.config.block_size);
+}
+
+bool StepBuilder::WaitsForProducer(RequestState* request) {
+  SequenceState* leader = request->leader();
+  const std::vector<BlockDigest>& digests = leader->chain.digests;
+  if (!leader->chain.enabled) return false;
+  if (request->waits_for_block >= 0) {
+    const size_t block = static_cast<size_t>(request->waits_for_block);
+    if (state_.producers.Find(digests[block]) != nullptr) return true;
+    request->waits_for_block = -1;
+  }
+  const int64_t found = MatchPrefix(leader);
+  const int64_t most = (leader->num_known() - 1) / state_.config.block_size;
+  if (found == most) return false;
+  const SequenceState* producer = state_.producers.Find(digests[static_cast<size_t>(found)]);
+  if (producer == nullptr) return false;
+  // The tokens that it would compute a second time, against those until it gets the first of them.
+  int64_t shared = 0;
+  const std::vector<BlockDigest>& theirs = producer->chain.digests;
+  for (int64_t i = found; i < most && i < static_cast<int64_t>(theirs.size()); ++i, ++shared) {
+    if (digests[static_cast<size_t>(i)] != theirs[static_cast<size_t>(i)]) break;
+  }
+  const int64_t block_size = state_.config.block_size;
+  if ((found + 1) * block_size - producer->computed > shared * block_size) return false;
+  request->waits_for_block = static_cast<int32_t>(found);
+  ++state_.counters.prefix_waits;
+  return true;
+}
+
+bool StepBuilder::Start(RequestState* request, int64_t reserve) {
+  KvManager& kv = state_.kv;
+  SequenceState* source = request->leader();
+  const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
+  // What it takes from the free list: new blocks, and found ones that nobody holds. Choices share
+  // the full blocks of the prompt. At most MostBlocks, so it fits when nothing runs (life.2).
+  int64_t needed = 0;
+  for (SequenceState& choice : request->choices) {
+    if (!choice.active) continue;
+    const int64_t shared = &choice == source ? 0 : prompt_blocks;
+    const int64_t found = std::max(MatchPrefix(&choice), shared);
+    needed += kv.BlocksFor(NeededTokens(state_.config, choice)) - found;
+    const std::span<const PrefixRef> refs = choice.chain.found;
+    if (static_cast<int64_t>(refs.size()) > shared) {
+      needed += kv.NumFree(refs.subspan(static_cast<size_t>(shared)));
+    }
+  }
+  const bool sets_aside = request->request.n > 1 && Immune(state_.config, *request);
+  const int64_t spare = sets_aside ? SpareBlocks(state_.config, *request) : 0;
+  if (needed + spare > kv.num_free() - reserve) return false;
+  BeginTables(request);
+  OCTAVO_CHECK(kv.ReserveSpare(&request->spare, spare), "request=", request->rank.id);
+  state_.queues.Run(request);
+  CountHit(request, source->computed);
+  const int32_t ready = request->source_computed;
+  for (SequenceState& choice : request->choices) {
+    if (choice.active && choice.awaits <= ready && !choice.decoding && budget_ > 0) {
+      Prefill(&choice);
+    }
+  }
+  return true;
+}
+
+void StepBuilder::BeginTables(RequestState* request) {
+  KvManager& kv = state_.kv;
+  SequenceState* source = request->source = request->leader();
+  const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
+  const auto own_way = [&](const SequenceState& choice) {
+    return &choice == source || static_cast<int64_t>(choice.chain.found.size()) >= prompt_blocks;
+  };
+  // Found blocks first, all of them, before new ones are lent: those may be cached ones.
+  for (SequenceState& choice : request->choices) {
+    if (!choice.active) continue;
+    kv.Prepare(&choice.table, request->max_cached_tokens());
+    choice.tokens.reserve(static_cast<size_t>(request->max_cached_tokens()) + 1);
+    if (choice.chain.enabled) {
+      choice.chain.digests.reserve(static_cast<size_t>(kv.BlocksFor(request->max_cached_tokens())));
+    }
+    if (own_way(choice)) kv.Adopt(&choice.table, choice.chain.found);
+  }
+  std::vector<BlockId> added;
+  for (SequenceState& choice : request->choices) {
+    if (!choice.active) continue;
+    int64_t begun = choice.table.num_blocks();
+    int64_t found = begun;
+    if (!own_way(choice)) {
+      kv.Fork(source->table, prompt_blocks, &choice.table);
+      begun = prompt_blocks;
+      found = 0;
+      choice.awaits = static_cast<int32_t>(prompt_blocks * kv.block_size());
+    }
+    OCTAVO_CHECK(kv.Reserve(&choice.table, NeededTokens(state_.config, choice), &added),
+                 "sequence=", choice.id);
+    choice.computed = static_cast<int32_t>(begun * kv.block_size());
+    kv.BeginChain(&choice.chain, found);
+    choice.publish_at = choice.chain.enabled ? static_cast<int32_t>((found + 1) * kv.block_size())
+                                             : std::numeric_limits<int32_t>::max();
+  }
+  request->source_computed = source->computed;
+  kv.Hash(&source->chain, source->tokens);
+  state_.producers.Add(source, source->computed / kv.block_size());
+}
+
+void StepBuilder::CountHit(RequestState* request, int64_t found_tokens) {
+  SchedulerStats& counters = state_.counters;
+  if (request->first_scheduled == absl::InfiniteFuture()) {
+    request->first_scheduled = now_;
+    request->cached_tokens = static_cast<int32_t>(found_tokens);
+    if (!request->leader()->chain.enabled) return;
+    counters.prefix_query_tokens += static_cast<uint64_t>(request->prompt_tokens);
+    counters.prefix_hit_tokens += static_cast<uint64_t>(found_tokens);
+    return;
+  }
+  counters.recovered_tokens += static_cast<uint64_t>(found_tokens);
+}
+
+int64_t StepBuilder::RunningWidth() const {
+  int64_t width = 0;
+  for (const RequestState* request : state_.queues.running()) width += request->width();
+  return width;
+}
+
+int64_t StepBuilder::NextStepBlocks() const {
+  int64_t blocks = 0;
+  for (const RequestState* request : state_.queues.running()) blocks += NextStepBlocks(*request);
+  return blocks;
+}
+
+int64_t StepBuilder::NextStepBlocks(const RequestState& request) const {
+  if (!request.spare.empty()) return 0;
+  int64_t blocks = 0;
+  for (const SequenceState& choice : request.choices) {
+    if (!choice.active || choice.ending()) continue;
+    blocks += state_.kv.BlocksToWrite(choice.table, std::max(choice.computed, choice.num_known()));
+  }
+  // Once forked, each further choice needs a block of its own to go on.
+  return request.forked ? blocks : blocks + request.request.n - 1;
+}
+
+}  // namespace octavo
