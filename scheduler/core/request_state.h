@@ -34,25 +34,25 @@ struct SequenceState {
   // The steps in flight certainly sample its last token (step.6): nothing more to schedule.
   bool ending() const;
 
+  // What every step looks at comes first.
   RequestState* request = nullptr;
   SequenceId id = 0;
   int32_t choice_index = 0;
-  // The first choice is active from the start, the others from the fork, each until its end.
-  bool active = false;
-  std::vector<TokenId> tokens;  // prompt, then the committed part of the output
-
-  BlockTable table;
-  PrefixChain chain;
   int32_t computed = 0;
+  int32_t uncommitted_samples = 0;  // over all incarnations
+  int32_t publish_at = 0;           // committed tokens at which the next block is full
   // Its table begins with blocks of the request's source, which compute this many tokens: it goes
   // on once they are scheduled.
   int32_t awaits = 0;
+  // The first choice is active from the start, the others from the fork, each until its end.
+  bool active = false;
   bool started = false;   // a plan has told the workers about the table
   bool decoding = false;  // a slice of this incarnation sampled: the rest is one fed token per step
+  BlockTable table;
+  std::vector<TokenId> tokens;  // prompt, then the committed part of the output
 
-  int32_t uncommitted_samples = 0;  // over all incarnations
-  int32_t publish_at = 0;           // committed tokens at which the next block is full
-  int32_t producing_from = 0;       // blocks that PrefixProducers may name it for
+  PrefixChain chain;
+  int32_t producing_from = 0;  // blocks that PrefixProducers may name it for
   int32_t producing_to = 0;
 };
 
