@@ -112,7 +112,11 @@ void GenerateReactor::Pump() {
   if (batch.admitted) StartSendInitialMetadata();
   if (batch.end.has_value() && !batch.end->ok())
     return End(WithAdvice(*batch.end, context_.engine->snapshot()));
-  if (batch.tokens.empty()) return;
+  if (batch.tokens.empty()) {
+    // The last token may have been taken, and written, before the end was there.
+    if (batch.end.has_value()) End(absl::OkStatus());
+    return;
+  }
   writer_->Write(batch.tokens, batch.times, &message_);
   if (batch.end.has_value()) {
     finished_ = true;

@@ -157,6 +157,22 @@ TEST_F(FaultsTest, AStormOfCancelsLeavesNothingBehind) {
   EXPECT_TRUE(Generate(IdRequest({1}, 5)).status.ok());
 }
 
+// The end of a stream is a step of its own: a reader that takes the last token just before it must
+// still end the call.
+TEST_F(FaultsTest, AnEndThatComesAfterTheLastTokenWasTakenEndsTheCall) {
+  StartReadyServer();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i)
+    clients.emplace_back([&, i] {
+      for (int round = 0; round < 300; ++round) {
+        const Answer answer = Generate(IdRequest({i, round % 64}, 1 + round % 5));
+        ASSERT_TRUE(answer.status.ok()) << answer.status;
+        ASSERT_EQ(answer.finish, v1::FINISH_REASON_LENGTH);
+      }
+    });
+  for (std::thread& client : clients) client.join();
+}
+
 TEST_F(FaultsTest, AWorkerThatDiesDoesNotEndTheStream) {
   worker_->FailAfter(20, 2);
   worker_->SetHeld(true);
