@@ -24,14 +24,44 @@ absl::StatusOr<CacheGeometry> CacheGeometry::Create(const KvShape& shape, DType 
     return absl::InvalidArgumentError(
         absl::StrCat("cache shape must be positive, got ", shape.num_layers, " layers x ",
                      shape.num_kv_heads, " kv_heads x ", shape.head_dim, " head_dim"));
+  if (!shape.layer_windows.empty() &&
+      shape.layer_windows.size() != static_cast<size_t>(shape.num_layers))
+    return absl::InvalidArgumentError(absl::StrCat("cache shape has ", shape.layer_windows.size(),
+                                                   " windows for ", shape.num_layers, " layers"));
+  for (const int32_t window : shape.layer_windows) {
+    if (window < 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("a layer's window is ", window, " tokens; it must be at least 0"));
+  }
   CacheGeometry geometry;
-  geometry.shape_ = shape;
+  geometry.layout_ = std::make_shared<const Layout>(
+      Layout{shape, GroupLayers(shape.num_layers, shape.layer_windows)});
   geometry.dtype_ = kv_dtype;
   geometry.block_size_ = block_size;
   int64_t per_head = StorageBytes(kv_dtype, shape.head_dim);
   if (kv_dtype == DType::kI8) per_head += kScaleBytes;
-  geometry.bytes_per_token_ = int64_t{2} * shape.num_layers * shape.num_kv_heads * per_head;
+  geometry.bytes_per_layer_block_ = int64_t{2} * shape.num_kv_heads * per_head * block_size;
   return geometry;
+}
+
+std::shared_ptr<const CacheGeometry::Layout> CacheGeometry::NoLayout() {
+  static const auto* const none =
+      new std::shared_ptr<const Layout>(std::make_shared<const Layout>());
+  return *none;
+}
+
+int64_t CacheGeometry::bytes_per_old_token() const {
+  const auto keeping = std::count_if(groups().begin(), groups().end(),
+                                     [](const KvGroup& group) { return group.window == 0; });
+  return keeping * bytes_per_block() / block_size_;
+}
+
+int64_t CacheGeometry::BlocksHeld(int64_t tokens) const {
+  int64_t blocks = 0;
+  for (const KvGroup& group : groups()) {
+    blocks += BlocksKept(BlocksFor(tokens), group.window, block_size_);
+  }
+  return blocks;
 }
 
 int64_t CacheGeometry::LendableBlocks(int64_t pool_bytes) const {
@@ -40,18 +70,37 @@ int64_t CacheGeometry::LendableBlocks(int64_t pool_bytes) const {
 
 double CacheGeometry::MaxConcurrency(int64_t num_blocks, int64_t tokens) const {
   return static_cast<double>(num_blocks) /
-         static_cast<double>(std::max<int64_t>(1, BlocksFor(tokens)));
+         static_cast<double>(std::max<int64_t>(1, BlocksHeld(tokens)));
 }
 
 std::string CacheGeometry::Formula() const {
   const int64_t element_bytes = StorageBytes(dtype_, 1);
-  std::string text =
-      absl::StrCat("2 x ", shape_.num_layers, " layers x ", shape_.num_kv_heads, " kv_heads x ");
+  const int32_t slots = num_groups() * layers_per_block();
+  std::string text = absl::StrCat("2 x ", slots, " layers x ");
+  if (slots > shape().num_layers)
+    text = absl::StrCat("2 x (", shape().num_layers, " layers + ", slots - shape().num_layers,
+                        " padding) x ");
+  absl::StrAppend(&text, shape().num_kv_heads, " kv_heads x ");
   if (dtype_ == DType::kI8)
-    absl::StrAppend(&text, "(", shape_.head_dim, " head_dim x 1 byte + ", kScaleBytes, ")");
+    absl::StrAppend(&text, "(", shape().head_dim, " head_dim x 1 byte + ", kScaleBytes, ")");
   else
-    absl::StrAppend(&text, shape_.head_dim, " head_dim x ", element_bytes, " bytes");
-  return absl::StrCat(text, " = ", WithCommas(bytes_per_token_), " bytes");
+    absl::StrAppend(&text, shape().head_dim, " head_dim x ", element_bytes, " bytes");
+  absl::StrAppend(&text, " = ", WithCommas(bytes_per_token()), " bytes");
+  int32_t layers = 0;  // of the present window
+  bool windowed = false;
+  for (size_t i = 0; i < groups().size(); ++i) {
+    const KvGroup& group = groups()[i];
+    layers += group.num_layers;
+    if (i + 1 < groups().size() && groups()[i + 1].window == group.window) continue;
+    if (group.window > 0)
+      absl::StrAppend(&text, windowed ? ", " : "; ", layers, " layers keep ",
+                      WithCommas(group.window), " tokens");
+    windowed |= group.window > 0;
+    layers = 0;
+  }
+  if (windowed)
+    absl::StrAppend(&text, ": older ones cost ", WithCommas(bytes_per_old_token()), " bytes");
+  return text;
 }
 
 std::string WithCommas(int64_t value) {

@@ -50,9 +50,12 @@ grpc::Status Fetch(v1::Admin::Stub& stub, v1::GetStateResponse* state) {
 
 void PrintCapacity(const v1::Capacity& capacity, const v1::BlockCounts& blocks) {
   absl::PrintF("bytes per token   %s\n", capacity.bytes_per_token_formula());
+  const std::string groups = capacity.block_groups() > 1
+                                 ? absl::StrCat(" / ", capacity.block_groups(), " groups of layers")
+                                 : "";
   absl::PrintF(
-      "capacity          %s blocks x %d tokens = %s tokens, %s\n",
-      WithCommas(static_cast<int64_t>(blocks.total())), capacity.block_size(),
+      "capacity          %s blocks x %d tokens%s = %s tokens, %s\n",
+      WithCommas(static_cast<int64_t>(blocks.total())), capacity.block_size(), groups,
       WithCommas(static_cast<int64_t>(capacity.total_tokens())),
       FormatByteSize(static_cast<int64_t>(capacity.total_tokens() * capacity.bytes_per_token())));
   absl::PrintF("concurrency       %.2f requests of %s tokens (--max-model-len)\n",

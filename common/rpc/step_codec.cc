@@ -253,6 +253,9 @@ void EncodeDescription(const WorkerDescription& description, worker::v1::Describ
   out->set_num_layers(static_cast<uint32_t>(description.kv_shape.num_layers));
   out->set_num_kv_heads(static_cast<uint32_t>(description.kv_shape.num_kv_heads));
   out->set_head_dim(static_cast<uint32_t>(description.kv_shape.head_dim));
+  for (const int32_t window : description.kv_shape.layer_windows) {
+    out->add_layer_windows(static_cast<uint32_t>(window));
+  }
   out->set_vocab_size(static_cast<uint32_t>(description.vocab_size));
   out->set_max_positions(static_cast<uint32_t>(description.max_positions));
   out->set_memory_total_bytes(static_cast<uint64_t>(description.memory_total_bytes));
@@ -274,6 +277,10 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const worker::v1::DescribeRe
                           InRange("num_kv_heads", message.num_kv_heads(), 0, kInt32Max));
   OCTAVO_ASSIGN_OR_RETURN(to.kv_shape.head_dim,
                           InRange("head_dim", message.head_dim(), 0, kInt32Max));
+  for (const uint32_t window : message.layer_windows()) {
+    OCTAVO_ASSIGN_OR_RETURN(to.kv_shape.layer_windows.emplace_back(),
+                            InRange("layer_windows", window, 0, kInt32Max));
+  }
   OCTAVO_ASSIGN_OR_RETURN(to.vocab_size, InRange("vocab_size", message.vocab_size(), 0, kInt32Max));
   OCTAVO_ASSIGN_OR_RETURN(to.max_positions,
                           InRange("max_positions", message.max_positions(), 0, kInt32Max));

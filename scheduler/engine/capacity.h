@@ -2,6 +2,7 @@
 #ifndef OCTAVO_SCHEDULER_ENGINE_CAPACITY_H_
 #define OCTAVO_SCHEDULER_ENGINE_CAPACITY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,7 +18,10 @@ struct CapacityReport {
   double mean_tokens = 0;         // of one request, prompt plus generated
   bool mean_is_measured = false;  // false before traffic: mean_tokens is --expected-mean-tokens
 
-  int64_t total_tokens() const { return num_blocks * geometry.block_size(); }
+  // Tokens that fit when none has left a window; old ones cost less.
+  int64_t total_tokens() const {
+    return num_blocks * geometry.block_size() / std::max(1, geometry.num_groups());
+  }
   int64_t pool_bytes() const { return geometry.PoolBytes(num_blocks); }
   // Requests of max_model_len, and of mean_tokens, that fit at once.
   double max_concurrency() const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/byte_size.h"
 #include "common/log.h"
@@ -33,8 +34,11 @@ bool IsTransient(const absl::Status& status) {
 }
 
 std::string ShapeText(const KvShape& shape) {
+  std::string windows;
+  if (!shape.layer_windows.empty())
+    windows = absl::StrCat(", windows ", absl::StrJoin(shape.layer_windows, ","));
   return absl::StrCat(shape.num_layers, " layers x ", shape.num_kv_heads, " kv_heads x ",
-                      shape.head_dim, " head_dim");
+                      shape.head_dim, " head_dim", windows);
 }
 
 absl::Status Annotate(const std::string& worker, const absl::Status& status) {

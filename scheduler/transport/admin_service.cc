@@ -27,6 +27,7 @@ void FillCapacity(const CapacityReport& report, v1::Capacity* out) {
   out->set_bytes_per_token(static_cast<uint64_t>(report.geometry.bytes_per_token()));
   out->set_bytes_per_token_formula(report.geometry.Formula());
   out->set_block_size(static_cast<uint32_t>(report.geometry.block_size()));
+  out->set_block_groups(static_cast<uint32_t>(report.geometry.num_groups()));
   out->set_total_tokens(static_cast<uint64_t>(report.total_tokens()));
   out->set_max_model_len(static_cast<uint32_t>(report.max_model_len));
   out->set_max_concurrency(report.max_concurrency());

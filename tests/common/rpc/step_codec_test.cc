@@ -200,7 +200,7 @@ TEST(StepCodec, ExecutorStructsSurviveTheWire) {
                                       .version = "0.1.0",
                                       .model_name = "m",
                                       .model_digest = "abc",
-                                      .kv_shape = {30, 3, 64},
+                                      .kv_shape = {3, 3, 64, {512, 512, 0}},
                                       .vocab_size = 49152,
                                       .max_positions = 8192,
                                       .memory_total_bytes = int64_t{1} << 40,

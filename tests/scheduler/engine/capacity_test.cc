@@ -27,5 +27,20 @@ TEST(CapacityReport, SaysTheNumbersOfSmolLM2) {
   EXPECT_EQ(Lines(report)[3], "requests at once: 343.8 of 512 tokens (mean length measured)");
 }
 
+TEST(CapacityReport, CountsWhatWindowsKeep) {
+  CapacityReport report;
+  std::vector<int32_t> windows(18, 512);
+  windows[5] = windows[11] = windows[17] = 0;
+  report.geometry = *CacheGeometry::Create({18, 1, 256, windows}, DType::kBF16, 16);
+  report.num_blocks = 22130;
+  report.max_model_len = 32768;
+  report.mean_tokens = 160;
+  EXPECT_EQ(report.total_tokens(), 22130 * 16 / 6);
+  EXPECT_DOUBLE_EQ(report.max_concurrency(), 10);  // 2,048 blocks and 5 x 33
+  EXPECT_EQ(Lines(report)[1],
+            "KV cache blocks: 22,130 of 16 tokens and 3 layers, 6 for a place in all = 59,013 "
+            "tokens, 1.0 GiB");
+}
+
 }  // namespace
 }  // namespace octavo
