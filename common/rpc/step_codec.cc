@@ -47,7 +47,7 @@ absl::StatusOr<SequenceStart> DecodeStart(const worker::v1::SequenceStart& messa
   sampling.min_p = message.sampling().min_p();
   sampling.seed = message.sampling().seed();
   sampling.num_logprobs = message.sampling().num_logprobs();
-  OCTAVO_RETURN_IF_ERROR(Validate(sampling));
+  OCTAVO_RETURN_IF_ERROR(Validate(sampling, kMaxStepLogprobs));
   return start;
 }
 
@@ -231,7 +231,7 @@ absl::StatusOr<StepResult> DecodeResult(const worker::v1::StepResult& message,
     OCTAVO_ASSIGN_OR_RETURN(to.token,
                             InRange("sampled token", sample.token(), 0, limits.vocab_size - 1));
     to.logprob = sample.logprob();
-    OCTAVO_RETURN_IF_ERROR(CountWithin("logprobs", sample.top_size(), kMaxTopLogprobs));
+    OCTAVO_RETURN_IF_ERROR(CountWithin("logprobs", sample.top_size(), kMaxStepLogprobs));
     to.top.reserve(sample.top_size());
     for (const auto& top : sample.top()) {
       OCTAVO_ASSIGN_OR_RETURN(const TokenId token,

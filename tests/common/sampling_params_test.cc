@@ -31,6 +31,9 @@ TEST(SamplingParams, NamesFieldValueAndLimit) {
   EXPECT_THAT(Validate({.min_p = -0.1f}).message(), HasSubstr("min_p is -0.1"));
   EXPECT_THAT(Validate({.min_p = nan}).message(), HasSubstr("min_p is nan"));
   EXPECT_THAT(Validate({.num_logprobs = 21}).message(), HasSubstr("logprobs is 21"));
+  EXPECT_TRUE(Validate({.num_logprobs = 64}, kMaxStepLogprobs).ok());
+  EXPECT_THAT(Validate({.num_logprobs = 65}, kMaxStepLogprobs).message(),
+              HasSubstr("logprobs is 65; it must be in [0, 64]"));
   EXPECT_THAT(Validate({.num_logprobs = -2}).message(), HasSubstr("logprobs is -2"));
 }
 

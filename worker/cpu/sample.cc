@@ -225,7 +225,8 @@ absl::Status Sampler::Run(const SampleParams& params) {
   if (rows > 0 && (params.logits.cols <= 0 || params.logits.data == nullptr))
     return absl::InvalidArgumentError(
         absl::StrCat("sample: logits have ", params.logits.cols, " columns"));
-  for (const SampleRow& row : params.rows) OCTAVO_RETURN_IF_ERROR(Validate(row.sampling));
+  for (const SampleRow& row : params.rows)
+    OCTAVO_RETURN_IF_ERROR(Validate(row.sampling, kMaxStepLogprobs));
   params.out->resize(params.rows.size());
 
   std::fill(statuses_.begin(), statuses_.end(), absl::OkStatus());

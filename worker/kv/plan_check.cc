@@ -75,7 +75,7 @@ absl::Status CheckSliceShape(const SeqSlice& slice, const MirrorLimits& limits) 
   if (!slice.forks.empty() && !slice.sample) return error("forks without sampling");
   if (slice.start) {
     if (slice.feed_sampled) return error("a starting sequence has sampled nothing to feed");
-    if (absl::Status status = Validate(slice.start->sampling); !status.ok())
+    if (absl::Status status = Validate(slice.start->sampling, kMaxStepLogprobs); !status.ok())
       return error(status.message());
   }
   return absl::OkStatus();

@@ -37,7 +37,7 @@ StepPlan RandomPlan(Random& random) {
                                      .top_p = random.Unit(),
                                      .min_p = random.Unit(),
                                      .seed = random.Wide(),
-                                     .num_logprobs = random.Int(-1, kMaxTopLogprobs)},
+                                     .num_logprobs = random.Int(-1, kMaxStepLogprobs)},
                         .choice_index = static_cast<uint32_t>(random.Int(0, 9))};
     slice.context_length = random.Int(0, 100000);
     slice.feed_sampled = random.Int(0, 1) == 1;
@@ -78,7 +78,7 @@ TEST(StepCodec, RandomResultsSurviveTheWire) {
     for (int i = random.Int(0, 20); i > 0; --i) {
       SampledToken sample{
           .sequence = random.Wide(), .token = random.Int(0, 50000), .logprob = -random.Unit()};
-      for (int k = random.Int(0, kMaxTopLogprobs); k > 0; --k)
+      for (int k = random.Int(0, kMaxStepLogprobs); k > 0; --k)
         sample.top.push_back({random.Int(0, 50000), -random.Unit()});
       result.samples.push_back(sample);
     }

@@ -208,10 +208,10 @@ TEST(RowSampler, GivesLogprobsOfTheUnfilteredDistribution) {
         return double{logits[static_cast<size_t>(id)]} - max - std::log(total);
       };
       SampleRow row{Params(0.5f, 3), 0, 8};
-      row.sampling.num_logprobs = 20;
+      row.sampling.num_logprobs = kMaxStepLogprobs;
       const SampleOutput output = sampler.Sample(logits, row).value();
       EXPECT_NEAR(output.logprob, expected(output.token), 1e-5);
-      ASSERT_EQ(output.top.size(), std::min<size_t>(20, vocab));
+      ASSERT_EQ(output.top.size(), std::min<size_t>(kMaxStepLogprobs, vocab));
       std::vector<TokenId> order(vocab);
       std::iota(order.begin(), order.end(), 0);
       std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
