@@ -33,12 +33,14 @@ enum class TensorRole {
   kKeyBias,
   kValueBias,
   kAttentionOutputBias,
-  kQueryNorm,  // [head_dim]
-  kKeyNorm,    // [head_dim]
-  kFfnNorm,    // [hidden_size]
-  kGate,       // [intermediate_size, hidden_size]
-  kUp,         // [intermediate_size, hidden_size]
-  kDown,       // [hidden_size, intermediate_size]
+  kQueryNorm,          // [head_dim]
+  kKeyNorm,            // [head_dim]
+  kPostAttentionNorm,  // [hidden_size]
+  kFfnNorm,            // [hidden_size]
+  kPostFfnNorm,        // [hidden_size]
+  kGate,               // [intermediate_size, hidden_size]
+  kUp,                 // [intermediate_size, hidden_size]
+  kDown,               // [hidden_size, intermediate_size]
   kGateBias,
   kUpBias,
   kDownBias,

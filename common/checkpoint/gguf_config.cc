@@ -111,13 +111,47 @@ absl::Status ReadFrequencyFactors(const GgufFile& file, RopeConfig* rope) {
 
 absl::Status ReadRope(const GgufFile& file, const ArchitectureReader& reader, ModelConfig* config) {
   RopeConfig& rope = config->rope;
-  // llama.cpp permutes the Q and K rows of llama files only; its qwen graphs rotate halves.
+  // llama.cpp permutes the Q and K rows of llama files only; its other graphs rotate halves.
   rope.style = config->family == "llama" ? RopeStyle::kInterleaved : RopeStyle::kHalfSplit;
   rope.rotary_dim = config->head_dim;
   OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.dimension_count", &rope.rotary_dim));
   OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.freq_base", &rope.theta));
   OCTAVO_RETURN_IF_ERROR(ReadScaling(file, reader, &rope));
   return ReadFrequencyFactors(file, &rope);
+}
+
+// In each `period` of layers all but the last see `window` positions; 0 is one endless period.
+void SetWindows(int32_t window, int32_t period, ModelConfig* config) {
+  config->layer_windows.clear();
+  if (window == 0) return;
+  for (int32_t layer = 0; layer < config->num_layers; ++layer) {
+    config->layer_windows.push_back(period == 0 || layer % period < period - 1 ? window : 0);
+  }
+}
+
+// What llama.cpp knows of Gemma 3 without being told by the file (llama-model.cpp,
+// LLM_ARCH_GEMMA3). Norm weights already include the 1 that Gemma adds.
+absl::Status ReadGemma3(const ArchitectureReader& reader, ModelConfig* config) {
+  constexpr int32_t kLayersOf27B = 62;
+  config->activation = Activation::kGeluTanh;
+  config->qk_norm = true;
+  config->post_norms = true;
+  config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
+  if (config->num_layers == kLayersOf27B) {
+    config->attention_scale = 1.0f / std::sqrt(static_cast<float>(config->hidden_size) /
+                                               static_cast<float>(config->num_heads));
+  }
+  int32_t window = 0, period = 6;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.sliding_window", &window));
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.sliding_window_pattern", &period));
+  SetWindows(window, period, config);
+  RopeConfig local;
+  local.style = config->rope.style;
+  local.rotary_dim = config->rope.rotary_dim;
+  local.theta = 10000.0f;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("rope.freq_base_swa", &local.theta));
+  config->local_rope = local;
+  return absl::OkStatus();
 }
 
 absl::Status ReadSizes(const GgufFile& file, const ArchitectureReader& reader,
@@ -129,7 +163,9 @@ absl::Status ReadSizes(const GgufFile& file, const ArchitectureReader& reader,
   OCTAVO_RETURN_IF_ERROR(reader.Required("context_length", &config->max_positions));
   config->num_kv_heads = config->num_heads;
   OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.head_count_kv", &config->num_kv_heads));
-  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.sliding_window", &config->sliding_window));
+  int32_t window = 0;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.sliding_window", &window));
+  SetWindows(window, 0, config);
   OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.layer_norm_rms_epsilon", &config->norm_eps));
 
   config->head_dim = config->hidden_size / config->num_heads;
@@ -161,10 +197,11 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": metadata \"general.architecture\" is missing"));
   }
-  if (*architecture != "llama" && *architecture != "qwen2" && *architecture != "qwen3") {
-    return absl::UnimplementedError(
-        absl::StrCat(file.path(), ": metadata \"general.architecture\" is \"",
-                     absl::CHexEscape(*architecture), "\"; llama, qwen2 and qwen3 are supported"));
+  if (*architecture != "llama" && *architecture != "qwen2" && *architecture != "qwen3" &&
+      *architecture != "gemma3") {
+    return absl::UnimplementedError(absl::StrCat(
+        file.path(), ": metadata \"general.architecture\" is \"", absl::CHexEscape(*architecture),
+        "\"; llama, qwen2, qwen3 and gemma3 are supported"));
   }
   ModelConfig config;
   config.family = std::string(*architecture);
@@ -185,6 +222,7 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file) {
   config.output_bias = has(TensorRole::kAttentionOutputBias);
   config.mlp_bias = has(TensorRole::kGateBias);
   config.qk_norm = config.family == "qwen3";
+  if (config.family == "gemma3") OCTAVO_RETURN_IF_ERROR(ReadGemma3(reader, &config));
 
   if (absl::Status status = Validate(config); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", status.message()));

@@ -94,6 +94,7 @@ absl::StatusOr<ModelParts> ReadHfFolder(const std::string& folder) {
   OCTAVO_ASSIGN_OR_RETURN(HfConfig config,
                           ReadHfConfig(texts.config, absl::StrCat(folder, "/config.json")));
   parts.config = std::move(config.model);
+  if (parts.config.post_norms) parts.naming = TensorNaming::kGemma;
   parts.config.name = FolderName(folder);
   OCTAVO_ASSIGN_OR_RETURN(parts.tokenizer, ReadHfTokenizer(texts, parts.config.vocab_size, folder));
 

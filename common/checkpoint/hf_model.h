@@ -27,9 +27,13 @@ struct HfConfig {
   bool says_tied = false;  // whether it has
 };
 
-// model_type llama, mistral, qwen2 and qwen3; UNIMPLEMENTED by name for others and for what these
-// would need beyond the decoder graph. Validated. Defaults are those of the transformers classes.
+// model_type llama, mistral, qwen2, qwen3 and gemma3_text; UNIMPLEMENTED by name for others and for
+// what these would need beyond the decoder graph. Validated. Defaults are those of the transformers
+// classes.
 absl::StatusOr<HfConfig> ReadHfConfig(absl::string_view text, absl::string_view path);
+
+// Rotary embeddings of `config`, whose family, head_dim and max_positions are read.
+absl::Status ReadHfRope(const JsonObject& top, ModelConfig* config);
 
 // Byte-level BPE; UNIMPLEMENTED by name for other tokenizers. No id reaches `vocab_size`. A folder
 // without tokenizer.json gives a spec without tokens: enough for a worker, which needs none.

@@ -28,6 +28,12 @@ absl::Status Positive(const char* field, float value) {
       absl::StrCat(field, " is ", value, "; it must be finite and above 0"));
 }
 
+absl::Status NotNegative(const char* field, float value) {
+  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value, "; it must be finite and at least 0"));
+}
+
 absl::Status ValidateRope(const RopeConfig& rope, int32_t head_dim) {
   OCTAVO_RETURN_IF_ERROR(Positive("rope theta", rope.theta));
   OCTAVO_RETURN_IF_ERROR(InRange("rope rotary_dim", rope.rotary_dim, 2, head_dim));
@@ -79,7 +85,18 @@ absl::Status Validate(const ModelConfig& config) {
   OCTAVO_RETURN_IF_ERROR(InRange("head_dim", config.head_dim, 2, kMaxHeadDim));
   OCTAVO_RETURN_IF_ERROR(InRange("vocab_size", config.vocab_size, 1, kMaxVocabulary));
   OCTAVO_RETURN_IF_ERROR(InRange("max_positions", config.max_positions, 1, kMaxPositions));
-  OCTAVO_RETURN_IF_ERROR(InRange("sliding_window", config.sliding_window, 0, kMaxPositions));
+  const auto windows = static_cast<int64_t>(config.layer_windows.size());
+  if (windows != 0) {
+    OCTAVO_RETURN_IF_ERROR(
+        InRange("the number of layer_windows", windows, config.num_layers, config.num_layers));
+  }
+  for (const int32_t window : config.layer_windows) {
+    OCTAVO_RETURN_IF_ERROR(InRange("sliding_window", window, 0, kMaxPositions));
+  }
+  OCTAVO_RETURN_IF_ERROR(Positive("embedding_scale", config.embedding_scale));
+  OCTAVO_RETURN_IF_ERROR(NotNegative("attention_scale", config.attention_scale));
+  OCTAVO_RETURN_IF_ERROR(NotNegative("attention_softcap", config.attention_softcap));
+  OCTAVO_RETURN_IF_ERROR(NotNegative("logit_softcap", config.logit_softcap));
   if (config.num_heads % config.num_kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat("num_heads is ", config.num_heads,
                                                    ", which is not a multiple of num_kv_heads, ",
@@ -88,6 +105,9 @@ absl::Status Validate(const ModelConfig& config) {
   if (!std::isfinite(config.norm_eps) || config.norm_eps < 0 || config.norm_eps >= 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("norm_eps is ", config.norm_eps, "; it must be at least 0 and below 1"));
+  }
+  if (config.local_rope) {
+    OCTAVO_RETURN_IF_ERROR(ValidateRope(*config.local_rope, config.head_dim));
   }
   return ValidateRope(config.rope, config.head_dim);
 }

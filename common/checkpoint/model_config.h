@@ -4,6 +4,7 @@
 #define OCTAVO_COMMON_CHECKPOINT_MODEL_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,7 @@ struct RopeConfig {
 };
 
 struct ModelConfig {
-  std::string family;  // "llama", "mistral", "qwen2", "qwen3", ...
+  std::string family;  // "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"
   std::string name;    // for people: general.name, or the folder's name
   int32_t num_layers = 0;
   int32_t hidden_size = 0;
@@ -54,9 +55,24 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention output projection
   bool mlp_bias = false;
-  bool qk_norm = false;        // RMSNorm over head_dim of each q and k head before RoPE (Qwen 3)
-  int32_t sliding_window = 0;  // tokens a position sees, itself included; 0: all
+  bool qk_norm = false;     // RMSNorm over head_dim of each q and k head before RoPE (Qwen 3)
+  bool post_norms = false;  // RMSNorm of what attention and MLP add to the residual (Gemma 2, 3)
+  // What a stored norm weight lacks: checkpoints of Gemma hold w of 1 + w, GGUF files the sum.
+  float norm_offset = 0.0f;
+  float embedding_scale = 1.0f;    // multiplies the embeddings
+  float attention_scale = 0.0f;    // of the scores; 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0.0f;  // c: a score s becomes c tanh(s / c); 0: it stays
+  float logit_softcap = 0.0f;      // the same for the output
+  // Per layer, the tokens that a position sees, itself included; 0: all. Empty: all, in every
+  // layer.
+  std::vector<int32_t> layer_windows;
   RopeConfig rope;
+  // Of the layers with a window, where they have their own (Gemma 3).
+  std::optional<RopeConfig> local_rope;
+
+  int32_t WindowOf(int32_t layer) const {
+    return layer_windows.empty() ? 0 : layer_windows[static_cast<size_t>(layer)];
+  }
 };
 
 // INVALID_ARGUMENT naming the field, value and limit when sizes are not positive, do not divide, or

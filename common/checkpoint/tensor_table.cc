@@ -23,7 +23,7 @@ struct RoleName {
 };
 
 // GGUF: gguf-py's constants.py (TENSOR_NAMES). Hugging Face: the modules of LlamaForCausalLM, which
-// Mistral, Qwen2 and Qwen3 share.
+// Mistral, Qwen2 and Qwen3 share; the post norms are those of Gemma2ForCausalLM.
 constexpr std::array kRoleNames = {
     RoleName{TensorRole::kTokenEmbedding, false, "token_embd.weight", "model.embed_tokens.weight"},
     RoleName{TensorRole::kOutputNorm, false, "output_norm.weight", "model.norm.weight"},
@@ -40,6 +40,10 @@ constexpr std::array kRoleNames = {
     RoleName{TensorRole::kQueryNorm, true, "attn_q_norm.weight", "self_attn.q_norm.weight"},
     RoleName{TensorRole::kKeyNorm, true, "attn_k_norm.weight", "self_attn.k_norm.weight"},
     RoleName{TensorRole::kFfnNorm, true, "ffn_norm.weight", "post_attention_layernorm.weight"},
+    RoleName{TensorRole::kPostAttentionNorm, true, "post_attention_norm.weight",
+             "post_attention_layernorm.weight"},
+    RoleName{TensorRole::kPostFfnNorm, true, "post_ffw_norm.weight",
+             "post_feedforward_layernorm.weight"},
     RoleName{TensorRole::kGate, true, "ffn_gate.weight", "mlp.gate_proj.weight"},
     RoleName{TensorRole::kUp, true, "ffn_up.weight", "mlp.up_proj.weight"},
     RoleName{TensorRole::kDown, true, "ffn_down.weight", "mlp.down_proj.weight"},
@@ -66,12 +70,30 @@ bool IsAuxiliary(TensorNaming naming, const ModelConfig& config, absl::string_vi
          (config.tied_embeddings && name == "lm_head.weight");
 }
 
+void HashRope(const RopeConfig& rope, Sha256& hash) {
+  hash.Update(absl::StrJoin({rope.rotary_dim, static_cast<int32_t>(rope.style),
+                             static_cast<int32_t>(rope.scaling), rope.original_max_positions},
+                            " "));
+  std::vector<float> numbers = {rope.theta,
+                                rope.factor,
+                                rope.low_freq_factor,
+                                rope.high_freq_factor,
+                                rope.attention_factor,
+                                rope.beta_fast,
+                                rope.beta_slow};
+  numbers.insert(numbers.end(), rope.frequency_factors.begin(), rope.frequency_factors.end());
+  hash.Update(std::as_bytes(std::span(numbers)));
+}
+
 }  // namespace
 
 std::string TensorName(TensorNaming naming, TensorRole role, int32_t layer) {
   const RoleName& name = NameOf(role);
   const bool gguf = naming == TensorNaming::kGguf;
-  const absl::string_view last = gguf ? name.gguf : name.hugging_face;
+  absl::string_view last = gguf ? name.gguf : name.hugging_face;
+  if (naming == TensorNaming::kGemma && role == TensorRole::kFfnNorm) {
+    last = "pre_feedforward_layernorm.weight";
+  }
   if (!name.per_layer) return std::string(last);
   return absl::StrCat(gguf ? "blk." : "model.layers.", layer, ".", last);
 }
@@ -87,6 +109,9 @@ bool HasRole(const ModelConfig& config, TensorRole role) {
     case TensorRole::kQueryNorm:
     case TensorRole::kKeyNorm:
       return config.qk_norm;
+    case TensorRole::kPostAttentionNorm:
+    case TensorRole::kPostFfnNorm:
+      return config.post_norms;
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
     case TensorRole::kDownBias:
@@ -107,7 +132,9 @@ std::vector<int64_t> RoleShape(const ModelConfig& config, TensorRole role) {
       return {config.vocab_size, hidden};
     case TensorRole::kOutputNorm:
     case TensorRole::kAttentionNorm:
+    case TensorRole::kPostAttentionNorm:
     case TensorRole::kFfnNorm:
+    case TensorRole::kPostFfnNorm:
     case TensorRole::kAttentionOutputBias:
     case TensorRole::kDownBias:
       return {hidden};
@@ -256,25 +283,23 @@ absl::Status CheckNoOverlap(const TensorTable& table, absl::string_view path) {
 std::string ModelDigest(const ModelConfig& config, const TensorTable& table) {
   constexpr int64_t kSampleBytes = 4096;  // at the start and in the middle of each tensor
   Sha256 hash;
-  const RopeConfig& rope = config.rope;
   hash.Update(absl::StrCat(
-      "octavo-model-1 ", config.family, " ",
+      "octavo-model-2 ", config.family, " ",
       absl::StrJoin(
           {config.num_layers, config.hidden_size, config.intermediate_size, config.num_heads,
            config.num_kv_heads, config.head_dim, config.vocab_size, config.max_positions,
            static_cast<int32_t>(config.activation), static_cast<int32_t>(config.tied_embeddings),
            static_cast<int32_t>(config.qkv_bias), static_cast<int32_t>(config.output_bias),
            static_cast<int32_t>(config.mlp_bias), static_cast<int32_t>(config.qk_norm),
-           config.sliding_window, rope.rotary_dim, static_cast<int32_t>(rope.style),
-           static_cast<int32_t>(rope.scaling), rope.original_max_positions},
+           static_cast<int32_t>(config.post_norms)},
           " "),
-      " "));
-  std::vector<float> numbers = {config.norm_eps,       rope.theta,
-                                rope.factor,           rope.low_freq_factor,
-                                rope.high_freq_factor, rope.attention_factor,
-                                rope.beta_fast,        rope.beta_slow};
-  numbers.insert(numbers.end(), rope.frequency_factors.begin(), rope.frequency_factors.end());
+      " ", absl::StrJoin(config.layer_windows, ","), " "));
+  const std::array numbers = {config.norm_eps,          config.norm_offset,
+                              config.embedding_scale,   config.attention_scale,
+                              config.attention_softcap, config.logit_softcap};
   hash.Update(std::as_bytes(std::span(numbers)));
+  HashRope(config.rope, hash);
+  if (config.local_rope) HashRope(*config.local_rope, hash);
   for (const auto& [name, tensor] : table) {
     hash.Update(
         absl::StrCat("\n", name, " ", Info(tensor.dtype).name, " ", ShapeText(tensor.shape), "\n"));

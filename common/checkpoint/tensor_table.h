@@ -19,7 +19,9 @@ namespace octavo {
 // Ordered, so that everything derived from it is the same in every process.
 using TensorTable = std::map<std::string, TensorRef, std::less<>>;
 
-enum class TensorNaming { kGguf, kHuggingFace };
+// kGemma: Hugging Face's names for Gemma 2 and 3, whose norms around attention and MLP are called
+// otherwise.
+enum class TensorNaming { kGguf, kHuggingFace, kGemma };
 
 // "blk.3.attn_q.weight", "model.layers.3.self_attn.q_proj.weight"; `layer` is ignored for roles
 // outside layers.

@@ -180,6 +180,25 @@ TEST_F(MatmulConformance, NormMatchesDoublePrecision) {
   }
 }
 
+TEST_F(MatmulConformance, AddNormedAddsTheNormOfEachRow) {
+  for (const int64_t rows : {1, 3, 40}) {  // alone and on all threads
+    const int64_t k = 577;
+    const std::vector<float> x = RandomFloats(rows * k, 1);
+    const std::vector<float> norm = RandomFloats(k, 2);
+    const std::vector<float> residual = RandomFloats(rows * k, 3);
+    for (const Isa isa : Isas()) {
+      std::vector<float> normed(x.size()), scratch = x, out = residual;
+      const RmsNorm weight = {norm.data(), 1e-6f};
+      ASSERT_TRUE(NormalizeRows(View(scratch, k), weight, isa, two_, View(normed, k)).ok());
+      ASSERT_TRUE(AddNormedRows({View(scratch, k), weight, View(out, k)}, isa, two_).ok());
+      for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], residual[i] + normed[i]);
+    }
+  }
+  std::vector<float> x(8), out(12);
+  EXPECT_FALSE(AddNormedRows({View(x, 4), {x.data(), 0}, View(out, 4)}, Isas()[0], two_).ok());
+  EXPECT_FALSE(AddNormedRows({View(x, 4), {nullptr, 0}, View(x, 4)}, Isas()[0], two_).ok());
+}
+
 TEST_F(MatmulConformance, BFloat16ActivationsAreRoundedToNearestEven) {
   const int64_t k = 64;
   const StoredWeight weight = RandomWeight(DType::kQ4_1, 32, k, 1);

@@ -46,6 +46,7 @@ struct KvPoolView {
 struct EmbedParams {
   const EmbeddingWeight* weight = nullptr;
   const TokenId* token_ids = nullptr;  // [out.rows]
+  float scale = 1.0f;                  // multiplies the rows
   Matrix out;                          // [num_rows, hidden]
 };
 
@@ -70,6 +71,13 @@ struct LinearParams {
   const int32_t* row_ids = nullptr;  // host, [out.rows]: rows of x to use; nullptr: all, in order
   Epilogue epilogue = Epilogue::kStore;
   Matrix out;  // [rows, out_features]
+};
+
+// out += norm(x): the residual of models that norm what a sublayer adds.
+struct AddNormedParams {
+  Matrix x;      // [rows, cols]; may be overwritten
+  RmsNorm norm;  // weight [cols]
+  Matrix out;    // [rows, cols]
 };
 
 // Cosines and sines of every position, built at load by the model.

@@ -106,6 +106,10 @@ absl::Status CpuBackend::Linear(const LinearParams& params) {
   return RunLinear(*weight, params, activations_, isa_, pool_, matmul_scratch_);
 }
 
+absl::Status CpuBackend::AddNormed(const AddNormedParams& params) {
+  return AddNormedRows(params, isa_, pool_);
+}
+
 absl::Status CpuBackend::RopeAndWriteKv(const RopeAndWriteKvParams& params) {
   return octavo::RopeAndWriteKv(params, pool_);
 }

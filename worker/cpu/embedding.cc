@@ -47,7 +47,12 @@ absl::Status Embed(const StoredEmbedding& weight, const EmbedParams& params, Thr
                                                      " is outside the vocabulary of ",
                                                      weight.rows()));
   const auto gather = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) weight.Row(params.token_ids[i], params.out.row(i));
+    for (int64_t i = begin; i < end; ++i) {
+      float* const row = params.out.row(i);
+      weight.Row(params.token_ids[i], row);
+      if (params.scale == 1.0f) continue;
+      for (int64_t c = 0; c < weight.cols(); ++c) row[c] *= params.scale;
+    }
   };
   if (rows * weight.cols() < kSmallElements) {
     gather(0, rows);

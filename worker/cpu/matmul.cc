@@ -248,18 +248,52 @@ absl::Status RunLinear(const PackedLinear& weight, const LinearParams& params,
   return absl::OkStatus();
 }
 
-absl::Status NormalizeRows(const Matrix& x, const RmsNorm& norm, Isa isa, ThreadPool& pool,
-                           const Matrix& out) {
+namespace {
+
+// Below this many elements another thread takes longer to wake than to help.
+constexpr int64_t kSmallElements = 8192;
+
+absl::Status CheckNorm(const Matrix& x, const RmsNorm& norm, const Matrix& out) {
   if (norm.weight == nullptr) return absl::InvalidArgumentError("a norm without a weight");
   if (x.rows != out.rows || x.cols != out.cols) {
     return absl::InvalidArgumentError(absl::StrCat("norm input is ", x.rows, " x ", x.cols,
                                                    ", its output ", out.rows, " x ", out.cols));
   }
-  const MatmulKernels& kernels = KernelsFor(isa);
+  return absl::OkStatus();
+}
+
+template <typename Function>
+void ForRows(const Matrix& x, ThreadPool& pool, Function function) {
+  const auto share = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) function(row);
+  };
+  if (x.rows * x.cols < kSmallElements) return share(0, x.rows);
   pool.Run([&](int thread) {
-    const int64_t end = x.rows * (thread + 1) / pool.size();
-    for (int64_t r = x.rows * thread / pool.size(); r < end; ++r)
-      kernels.normalize(x.row(r), norm.weight, norm.eps, x.cols, out.row(r));
+    share(x.rows * thread / pool.size(), x.rows * (thread + 1) / pool.size());
+  });
+}
+
+}  // namespace
+
+absl::Status NormalizeRows(const Matrix& x, const RmsNorm& norm, Isa isa, ThreadPool& pool,
+                           const Matrix& out) {
+  OCTAVO_RETURN_IF_ERROR(CheckNorm(x, norm, out));
+  const MatmulKernels& kernels = KernelsFor(isa);
+  ForRows(x, pool, [&](int64_t row) {
+    kernels.normalize(x.row(row), norm.weight, norm.eps, x.cols, out.row(row));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status AddNormedRows(const AddNormedParams& params, Isa isa, ThreadPool& pool) {
+  OCTAVO_RETURN_IF_ERROR(CheckNorm(params.x, params.norm, params.out));
+  const MatmulKernels& kernels = KernelsFor(isa);
+  const int64_t cols = params.x.cols;
+  ForRows(params.x, pool, [&](int64_t row) {
+    float* const x = params.x.row(row);
+    float* const out = params.out.row(row);
+    kernels.normalize(x, params.norm.weight, params.norm.eps, cols, x);
+    for (int64_t i = 0; i < cols; ++i) out[i] += x[i];
   });
   return absl::OkStatus();
 }

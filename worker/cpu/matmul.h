@@ -69,6 +69,9 @@ absl::Status RunLinear(const PackedLinear& weight, const LinearParams& params,
 absl::Status NormalizeRows(const Matrix& x, const RmsNorm& norm, Isa isa, ThreadPool& pool,
                            const Matrix& out);
 
+// out += NormalizeRows(x), which takes x's place. INVALID_ARGUMENT as above.
+absl::Status AddNormedRows(const AddNormedParams& params, Isa isa, ThreadPool& pool);
+
 }  // namespace octavo
 
 #endif  // OCTAVO_WORKER_CPU_MATMUL_H_

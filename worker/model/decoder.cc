@@ -35,11 +35,13 @@ Epilogue GateOf(Activation activation) {
 }  // namespace
 
 int64_t Decoder::ActivationBytes(const ModelConfig& config, const DecoderLimits& limits) {
-  const int64_t per_row =
-      config.hidden_size + QkvCols(config) + QueryCols(config) + config.intermediate_size;
+  const int64_t hidden = int64_t{config.post_norms ? 2 : 1} * config.hidden_size;
+  const int64_t per_row = hidden + QkvCols(config) + QueryCols(config) + config.intermediate_size;
+  const int64_t rotary_dims =
+      config.rope.rotary_dim + (config.local_rope ? config.local_rope->rotary_dim : 0);
   const int64_t elements = per_row * limits.max_rows +
                            int64_t{config.vocab_size} * limits.max_sampled +
-                           int64_t{config.rope.rotary_dim} * limits.max_positions;
+                           rotary_dims * limits.max_positions;
   return elements * static_cast<int64_t>(sizeof(float));
 }
 
@@ -73,17 +75,28 @@ absl::Status Decoder::Allocate() {
   OCTAVO_RETURN_IF_ERROR(allocate(attended_, limits_.max_rows, QueryCols(config)));
   OCTAVO_RETURN_IF_ERROR(allocate(gated_, limits_.max_rows, config.intermediate_size));
   OCTAVO_RETURN_IF_ERROR(allocate(logits_, limits_.max_sampled, config.vocab_size));
-  OCTAVO_RETURN_IF_ERROR(allocate(cos_sin_, limits_.max_positions, config.rope.rotary_dim));
-
-  OCTAVO_ASSIGN_OR_RETURN(const std::vector<float> table,
-                          CosSinTable(config.rope, limits_.max_positions));
-  OCTAVO_RETURN_IF_ERROR(
-      backend_.CopyToDevice(cos_sin_.data(), table.data(), table.size() * sizeof(float)));
-  rope_.cos_sin = cos_sin_.as<float>();
-  rope_.rotary_dim = config.rope.rotary_dim;
-  rope_.max_positions = limits_.max_positions;
-  rope_.interleaved = config.rope.style == RopeStyle::kInterleaved;
+  if (config.post_norms)
+    OCTAVO_RETURN_IF_ERROR(allocate(added_, limits_.max_rows, config.hidden_size));
+  OCTAVO_ASSIGN_OR_RETURN(rope_, MakeRope(config.rope, cos_sin_));
+  local_rope_ = rope_;
+  if (config.local_rope) {
+    OCTAVO_ASSIGN_OR_RETURN(local_rope_, MakeRope(*config.local_rope, local_cos_sin_));
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<RopeTable> Decoder::MakeRope(const RopeConfig& rope, Buffer& cos_sin) const {
+  OCTAVO_ASSIGN_OR_RETURN(const std::vector<float> values,
+                          CosSinTable(rope, limits_.max_positions));
+  const size_t bytes = values.size() * sizeof(float);
+  OCTAVO_ASSIGN_OR_RETURN(cos_sin, backend_.Allocate(bytes));
+  OCTAVO_RETURN_IF_ERROR(backend_.CopyToDevice(cos_sin.data(), values.data(), bytes));
+  RopeTable table;
+  table.cos_sin = cos_sin.as<float>();
+  table.rotary_dim = rope.rotary_dim;
+  table.max_positions = limits_.max_positions;
+  table.interleaved = rope.style == RopeStyle::kInterleaved;
+  return table;
 }
 
 RmsNorm Decoder::Norm(const Buffer& weight) const {
@@ -101,7 +114,8 @@ absl::StatusOr<Matrix> Decoder::Forward(const StepBatch& batch, const KvPoolView
   if (batch.num_rows == 0) return logits;
 
   const Matrix hidden = Rows(hidden_, batch.num_rows, config.hidden_size);
-  OCTAVO_RETURN_IF_ERROR(backend_.Embed({model_.embedding.get(), batch.token_ids, hidden}));
+  OCTAVO_RETURN_IF_ERROR(
+      backend_.Embed({model_.embedding.get(), batch.token_ids, config.embedding_scale, hidden}));
   for (int32_t layer = 0; layer < config.num_layers; ++layer)
     OCTAVO_RETURN_IF_ERROR(Layer(layer, batch, pool));
   if (sampled == 0) return logits;
@@ -131,7 +145,8 @@ absl::Status Decoder::Layer(int32_t layer, const StepBatch& batch, const KvPoolV
     rope.q_norm = Norm(weights.query_norm);
     rope.k_norm = Norm(weights.key_norm);
   }
-  rope.rope = rope_;
+  const int32_t window = config.WindowOf(layer);
+  rope.rope = window > 0 ? local_rope_ : rope_;
   rope.batch = &batch;
   rope.pool = pool;
   rope.layer = layer;
@@ -143,18 +158,29 @@ absl::Status Decoder::Layer(int32_t layer, const StepBatch& batch, const KvPoolV
   attention.num_heads = config.num_heads;
   attention.num_kv_heads = config.num_kv_heads;
   attention.head_dim = config.head_dim;
-  attention.scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
-  attention.sliding_window = config.sliding_window;
+  attention.scale = config.attention_scale > 0
+                        ? config.attention_scale
+                        : 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  attention.sliding_window = window;
   attention.batch = &batch;
   attention.pool = pool;
   attention.layer = layer;
   OCTAVO_RETURN_IF_ERROR(backend_.PagedAttention(attention));
 
-  OCTAVO_RETURN_IF_ERROR(
-      backend_.Linear({weights.output.get(), {}, attended, nullptr, Epilogue::kAdd, hidden}));
+  OCTAVO_RETURN_IF_ERROR(AddProduct(*weights.output, attended, weights.post_attention_norm));
   OCTAVO_RETURN_IF_ERROR(backend_.Linear({weights.gate_up.get(), Norm(weights.ffn_norm), hidden,
                                           nullptr, GateOf(config.activation), gated}));
-  return backend_.Linear({weights.down.get(), {}, gated, nullptr, Epilogue::kAdd, hidden});
+  return AddProduct(*weights.down, gated, weights.post_ffn_norm);
+}
+
+absl::Status Decoder::AddProduct(const LinearWeight& weight, const Matrix& x,
+                                 const Buffer& post_norm) {
+  const Matrix hidden = Rows(hidden_, x.rows, model_.config.hidden_size);
+  if (!model_.config.post_norms)
+    return backend_.Linear({&weight, {}, x, nullptr, Epilogue::kAdd, hidden});
+  const Matrix added = Rows(added_, x.rows, model_.config.hidden_size);
+  OCTAVO_RETURN_IF_ERROR(backend_.Linear({&weight, {}, x, nullptr, Epilogue::kStore, added}));
+  return backend_.AddNormed({added, Norm(post_norm), hidden});
 }
 
 }  // namespace octavo

@@ -43,19 +43,25 @@ class Decoder {
   Decoder(Backend& backend, const Model& model, const DecoderLimits& limits);
 
   absl::Status Allocate();
+  absl::StatusOr<RopeTable> MakeRope(const RopeConfig& rope, Buffer& cos_sin) const;
   absl::Status Layer(int32_t layer, const StepBatch& batch, const KvPoolView& pool);
+  // hidden += x W^T, which goes through `post_norm` first when the family has one.
+  absl::Status AddProduct(const LinearWeight& weight, const Matrix& x, const Buffer& post_norm);
   RmsNorm Norm(const Buffer& weight) const;
 
   Backend& backend_;
   const Model& model_;
   const DecoderLimits limits_;
   RopeTable rope_;
-  Buffer cos_sin_;   // [max_positions, rotary_dim / 2, 2]
-  Buffer hidden_;    // [max_rows, hidden]
-  Buffer qkv_;       // [max_rows, (heads + 2 kv_heads) * head_dim]
-  Buffer attended_;  // [max_rows, heads * head_dim]
-  Buffer gated_;     // [max_rows, intermediate]
-  Buffer logits_;    // [max_sampled, vocab]
+  RopeTable local_rope_;  // of layers with a window
+  Buffer cos_sin_;        // [max_positions, rotary_dim / 2, 2]
+  Buffer local_cos_sin_;  // the same; empty unless windowed layers have their own
+  Buffer hidden_;         // [max_rows, hidden]
+  Buffer qkv_;            // [max_rows, (heads + 2 kv_heads) * head_dim]
+  Buffer attended_;       // [max_rows, heads * head_dim]
+  Buffer gated_;          // [max_rows, intermediate]
+  Buffer added_;          // [max_rows, hidden]; only with post norms
+  Buffer logits_;         // [max_sampled, vocab]
 };
 
 }  // namespace octavo

@@ -13,16 +13,19 @@
 
 namespace octavo {
 
-// One block of the Llama family. Norm weights are f32 on the device.
+// One block of the Llama family. Norm weights are f32 on the device, ModelConfig::norm_offset
+// added.
 struct LayerWeights {
   Buffer attention_norm;                  // [hidden]
   std::unique_ptr<LinearWeight> qkv;      // [(heads + 2 kv_heads) * head_dim, hidden]
   Buffer query_norm;                      // [head_dim]; empty when the family has none
   Buffer key_norm;                        // [head_dim]; empty when the family has none
   std::unique_ptr<LinearWeight> output;   // [hidden, heads * head_dim]
+  Buffer post_attention_norm;             // [hidden]; empty when the family has none
   Buffer ffn_norm;                        // [hidden]
   std::unique_ptr<LinearWeight> gate_up;  // [2 * intermediate, hidden], gated
   std::unique_ptr<LinearWeight> down;     // [hidden, intermediate]
+  Buffer post_ffn_norm;                   // [hidden]; empty when the family has none
 };
 
 // Immutable after loading. The checkpoint and the backend outlive it.

@@ -78,7 +78,7 @@ class Loader {
       OCTAVO_RETURN_IF_ERROR(Report());
     }
     OCTAVO_ASSIGN_OR_RETURN(model_->output_norm,
-                            Vector(TensorRole::kOutputNorm, -1, config.hidden_size));
+                            Norm(TensorRole::kOutputNorm, -1, config.hidden_size));
     OCTAVO_ASSIGN_OR_RETURN(model_->head, Linear({TensorRole::kOutput}, {}, -1));
     done_bytes_ = checkpoint_.tensor_bytes();
     OCTAVO_RETURN_IF_ERROR(Report());
@@ -89,7 +89,7 @@ class Loader {
   absl::Status LoadLayer(int32_t layer, LayerWeights& out) {
     const ModelConfig& config = model_->config;
     OCTAVO_ASSIGN_OR_RETURN(out.attention_norm,
-                            Vector(TensorRole::kAttentionNorm, layer, config.hidden_size));
+                            Norm(TensorRole::kAttentionNorm, layer, config.hidden_size));
     std::vector<TensorRole> qkv_bias, output_bias, gate_up_bias, down_bias;
     if (config.qkv_bias)
       qkv_bias = {TensorRole::kQueryBias, TensorRole::kKeyBias, TensorRole::kValueBias};
@@ -102,12 +102,17 @@ class Loader {
         out.qkv,
         Linear({TensorRole::kQuery, TensorRole::kKey, TensorRole::kValue}, qkv_bias, layer));
     if (config.qk_norm) {
-      OCTAVO_ASSIGN_OR_RETURN(out.query_norm,
-                              Vector(TensorRole::kQueryNorm, layer, config.head_dim));
-      OCTAVO_ASSIGN_OR_RETURN(out.key_norm, Vector(TensorRole::kKeyNorm, layer, config.head_dim));
+      OCTAVO_ASSIGN_OR_RETURN(out.query_norm, Norm(TensorRole::kQueryNorm, layer, config.head_dim));
+      OCTAVO_ASSIGN_OR_RETURN(out.key_norm, Norm(TensorRole::kKeyNorm, layer, config.head_dim));
     }
     OCTAVO_ASSIGN_OR_RETURN(out.output, Linear({TensorRole::kAttentionOutput}, output_bias, layer));
-    OCTAVO_ASSIGN_OR_RETURN(out.ffn_norm, Vector(TensorRole::kFfnNorm, layer, config.hidden_size));
+    OCTAVO_ASSIGN_OR_RETURN(out.ffn_norm, Norm(TensorRole::kFfnNorm, layer, config.hidden_size));
+    if (config.post_norms) {
+      OCTAVO_ASSIGN_OR_RETURN(out.post_attention_norm,
+                              Norm(TensorRole::kPostAttentionNorm, layer, config.hidden_size));
+      OCTAVO_ASSIGN_OR_RETURN(out.post_ffn_norm,
+                              Norm(TensorRole::kPostFfnNorm, layer, config.hidden_size));
+    }
     OCTAVO_ASSIGN_OR_RETURN(
         out.gate_up, Linear({TensorRole::kGate, TensorRole::kUp}, gate_up_bias, layer, true));
     OCTAVO_ASSIGN_OR_RETURN(out.down, Linear({TensorRole::kDown}, down_bias, layer));
@@ -120,9 +125,10 @@ class Loader {
     return tensor;
   }
 
-  absl::StatusOr<Buffer> Vector(TensorRole role, int32_t layer, int64_t elements) {
+  absl::StatusOr<Buffer> Norm(TensorRole role, int32_t layer, int64_t elements) {
     OCTAVO_ASSIGN_OR_RETURN(const TensorRef tensor, Read(role, layer));
-    OCTAVO_ASSIGN_OR_RETURN(const std::vector<float> values, ToFloats(tensor, elements));
+    OCTAVO_ASSIGN_OR_RETURN(std::vector<float> values, ToFloats(tensor, elements));
+    for (float& value : values) value += model_->config.norm_offset;
     const size_t bytes = values.size() * sizeof(float);
     OCTAVO_ASSIGN_OR_RETURN(Buffer buffer, backend_.Allocate(bytes));
     OCTAVO_RETURN_IF_ERROR(backend_.CopyToDevice(buffer.data(), values.data(), bytes));

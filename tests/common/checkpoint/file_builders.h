@@ -172,7 +172,11 @@ inline GgufBuilder TinyGguf(const std::string& family = "llama") {
           .F32Tensor(name("attn_k.bias"), {16})
           .F32Tensor(name("attn_v.bias"), {16});
     }
-    if (family == "qwen3") {
+    if (family == "gemma3") {
+      builder.F32Tensor(name("post_attention_norm.weight"), {32})
+          .F32Tensor(name("post_ffw_norm.weight"), {32});
+    }
+    if (family == "qwen3" || family == "gemma3") {
       builder.F32Tensor(name("attn_q_norm.weight"), {8}).F32Tensor(name("attn_k_norm.weight"), {8});
     }
   }

@@ -59,6 +59,35 @@ TEST(ReadGgufModel, ReadsQwen2WithBiasesAndQwen3WithNorms) {
   EXPECT_EQ(qwen3.parts->config.rope.style, RopeStyle::kHalfSplit);
 }
 
+TEST(ReadGgufModel, ReadsGemma3AsLlamaCppDoes) {
+  GgufBuilder builder = TinyGguf("gemma3");
+  builder.U32("gemma3.attention.sliding_window", 24);
+  Model model = Read(builder);
+  ASSERT_TRUE(model.parts.ok()) << model.parts.status();
+  const ModelConfig& config = model.parts->config;
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(config.qk_norm && config.post_norms);
+  EXPECT_EQ(config.norm_offset, 0.0f);  // llama.cpp's converter has added it
+  EXPECT_EQ(config.embedding_scale, std::sqrt(32.0f));
+  EXPECT_EQ(config.attention_scale, 0.0f);
+  EXPECT_EQ(config.layer_windows, (std::vector<int32_t>{24, 24}));  // every sixth sees all
+  EXPECT_EQ(config.rope.theta, 10000.0f);
+  EXPECT_EQ(config.rope.style, RopeStyle::kHalfSplit);
+  ASSERT_TRUE(config.local_rope.has_value());
+  EXPECT_EQ(config.local_rope->theta, 10000.0f);
+
+  builder.U32("gemma3.attention.sliding_window_pattern", 2)
+      .F32("gemma3.rope.freq_base_swa", 500.0f)
+      .Text("gemma3.rope.scaling.type", "linear")
+      .F32("gemma3.rope.scaling.factor", 8.0f);
+  model = Read(builder);
+  ASSERT_TRUE(model.parts.ok()) << model.parts.status();
+  EXPECT_EQ(model.parts->config.layer_windows, (std::vector<int32_t>{24, 0}));
+  EXPECT_EQ(model.parts->config.rope.factor, 8.0f);
+  EXPECT_EQ(model.parts->config.local_rope->theta, 500.0f);
+  EXPECT_EQ(model.parts->config.local_rope->factor, 1.0f);
+}
+
 TEST(ReadGgufModel, KeepsAnUntiedHeadApart) {
   GgufBuilder builder = TinyGguf();
   builder.F32Tensor("output.weight", {32, 12});
@@ -151,8 +180,8 @@ TEST(ReadGgufModel, RefusesMissingAndUnknownTensors) {
 
 TEST(ReadGgufModel, RefusesOtherArchitecturesByName) {
   GgufBuilder builder = TinyGguf();
-  builder.Remove("general.architecture").Text("general.architecture", "gemma3");
-  ExpectFileRefused(builder, StatusCode::kUnimplemented, {"gemma3", "llama, qwen2 and qwen3"});
+  builder.Remove("general.architecture").Text("general.architecture", "gemma3n");
+  ExpectFileRefused(builder, StatusCode::kUnimplemented, {"gemma3n", "qwen3 and gemma3"});
   builder.Remove("general.architecture");
   ExpectFileRefused(builder, StatusCode::kInvalidArgument, {"general.architecture\" is missing"});
   GgufBuilder experts = TinyGguf();

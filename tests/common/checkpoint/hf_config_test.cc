@@ -60,24 +60,64 @@ TEST(ReadHfConfig, KnowsWhatEachFamilyAdds) {
 }
 
 TEST(ReadHfConfig, ReadsSlidingWindows) {
-  EXPECT_EQ(Model("mistral", R"("sliding_window": 24,)").sliding_window, 24);
-  EXPECT_EQ(Model("mistral", R"("sliding_window": null,)").sliding_window, 0);
-  EXPECT_EQ(Model("mistral").sliding_window, 4096);  // the class's default
-  EXPECT_EQ(Model("llama", R"("sliding_window": 24,)").sliding_window, 0);
-  EXPECT_EQ(Model("qwen2", R"("sliding_window": 24,)").sliding_window, 0);
+  using Windows = std::vector<int32_t>;
+  EXPECT_EQ(Model("mistral", R"("sliding_window": 24,)").layer_windows, (Windows{24, 24}));
+  EXPECT_EQ(Model("mistral", R"("sliding_window": null,)").layer_windows, Windows());
+  EXPECT_EQ(Model("mistral").layer_windows, (Windows{4096, 4096}));  // the class's default
+  EXPECT_EQ(Model("llama", R"("sliding_window": 24,)").layer_windows, Windows());
+  EXPECT_EQ(Model("qwen2", R"("sliding_window": 24,)").layer_windows, Windows());
   EXPECT_EQ(Model("qwen2", R"("use_sliding_window": true, "sliding_window": 24,
                               "max_window_layers": 2,)")
-                .sliding_window,
-            0);
+                .layer_windows,
+            Windows());
   EXPECT_EQ(Model("qwen2", R"("use_sliding_window": true, "sliding_window": 24,
-                              "max_window_layers": 0,)")
-                .sliding_window,
-            24);
-  ExpectFileRefused(R"("use_sliding_window": true, "sliding_window": 24, "max_window_layers": 1,)",
-                    StatusCode::kUnimplemented, {"use_sliding_window", "1 of 2 layers"}, "qwen2");
-  ExpectFileRefused(R"("use_sliding_window": true, "sliding_window": 24,
-                   "layer_types": ["full_attention", "sliding_attention"],)",
-                    StatusCode::kUnimplemented, {"1 of 2 layers"}, "qwen3");
+                              "max_window_layers": 1,)")
+                .layer_windows,
+            (Windows{0, 24}));
+  EXPECT_EQ(Model("qwen3", R"("use_sliding_window": true, "sliding_window": 24,
+                              "layer_types": ["sliding_attention", "full_attention"],)")
+                .layer_windows,
+            (Windows{24, 0}));
+  ExpectFileRefused(R"("layer_types": ["chunked_attention", "full_attention"],)",
+                    StatusCode::kUnimplemented, {"layer_types", "chunked_attention"}, "mistral");
+  ExpectFileRefused(R"("layer_types": ["full_attention"],)", StatusCode::kInvalidArgument,
+                    {"layer_types has 1 entries for 2 layers"}, "mistral");
+}
+
+TEST(ReadHfConfig, ReadsAGemma3) {
+  const ModelConfig config = Model("gemma3_text", R"("head_dim": 16, "sliding_window": 24,
+      "sliding_window_pattern": 2, "query_pre_attn_scalar": 64, "rope_theta": 5e5,
+      "rope_local_base_freq": 5e3, "rope_scaling": {"rope_type": "linear", "factor": 8.0},)");
+  EXPECT_EQ(config.family, "gemma3");
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(config.qk_norm && config.post_norms);
+  EXPECT_EQ(config.norm_offset, 1.0f);
+  EXPECT_EQ(config.embedding_scale, std::sqrt(32.0f));
+  EXPECT_EQ(config.attention_scale, 0.125f);
+  EXPECT_EQ(config.layer_windows, (std::vector<int32_t>{24, 0}));
+  EXPECT_EQ(config.rope.theta, 5e5f);
+  EXPECT_EQ(config.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(config.rope.factor, 8.0f);
+  ASSERT_TRUE(config.local_rope.has_value());
+  EXPECT_EQ(config.local_rope->theta, 5e3f);
+  EXPECT_EQ(config.local_rope->scaling, RopeScaling::kNone);
+
+  const ModelConfig silent = Model("gemma3_text");
+  EXPECT_EQ(silent.head_dim, 256);
+  EXPECT_EQ(silent.attention_scale, 1.0f / 16);
+  EXPECT_EQ(silent.rope.theta, 1e6f);
+  EXPECT_EQ(silent.local_rope->theta, 1e4f);
+  EXPECT_EQ(silent.layer_windows, (std::vector<int32_t>{4096, 4096}));
+}
+
+TEST(ReadHfConfig, ReadsRopeParametersPerKindOfLayer) {
+  const ModelConfig config = Model("gemma3_text", R"("rope_parameters": {
+      "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 7e5},
+      "sliding_attention": {"rope_type": "default", "rope_theta": 7e3}},)");
+  EXPECT_EQ(config.rope.theta, 7e5f);
+  EXPECT_EQ(config.rope.factor, 4.0f);
+  EXPECT_EQ(config.local_rope->theta, 7e3f);
+  EXPECT_EQ(config.local_rope->scaling, RopeScaling::kNone);
 }
 
 TEST(ReadHfConfig, ReadsRopeScalingOldAndNew) {
@@ -151,8 +191,7 @@ TEST(ReadHfConfig, SaysWhetherTheFileTiesTheHead) {
 }
 
 TEST(ReadHfConfig, RefusesOtherModelsByName) {
-  ExpectFileRefused("", StatusCode::kUnimplemented, {"config.json", "gemma3_text", "qwen3"},
-                    "gemma3_text");
+  ExpectFileRefused("", StatusCode::kUnimplemented, {"config.json", "gemma3n", "qwen3"}, "gemma3n");
   ExpectFileRefused(R"("quantization_config": {"quant_method": "gptq"},)",
                     StatusCode::kUnimplemented, {"quantization_config"});
   EXPECT_EQ(Model("llama", R"("tie_word_embeddings": null,)").activation, Activation::kSilu);

@@ -41,7 +41,8 @@ TEST(ValidateModelConfig, NamesFieldValueAndLimit) {
   refuse([](auto& c) { c.num_kv_heads = 8; }, {"num_kv_heads is 8", "1 to 4"});
   refuse([](auto& c) { c.num_kv_heads = 3; }, {"num_heads is 4", "multiple of num_kv_heads, 3"});
   refuse([](auto& c) { c.head_dim = 2048; }, {"head_dim is 2048", "1024"});
-  refuse([](auto& c) { c.sliding_window = -1; }, {"sliding_window is -1"});
+  refuse([](auto& c) { c.layer_windows.assign(static_cast<size_t>(c.num_layers), -1); },
+         {"sliding_window is -1"});
   refuse([nan](auto& c) { c.norm_eps = nan; }, {"norm_eps is nan"});
   refuse([](auto& c) { c.rope.theta = 0; }, {"theta is 0"});
   refuse([](auto& c) { c.rope.rotary_dim = 10; }, {"rotary_dim is 10", "2 to 8"});

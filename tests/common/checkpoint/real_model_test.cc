@@ -73,7 +73,7 @@ TEST_F(RealModel, HasTheConfigurationOfSmolLM2) {
   EXPECT_EQ(config.norm_eps, 9.999999747378752e-06f);
   EXPECT_TRUE(config.tied_embeddings);
   EXPECT_FALSE(config.qkv_bias || config.output_bias || config.mlp_bias || config.qk_norm);
-  EXPECT_EQ(config.sliding_window, 0);
+  EXPECT_TRUE(config.layer_windows.empty());
   EXPECT_EQ(config.rope.theta, 100000.0f);
   EXPECT_EQ(config.rope.rotary_dim, 64);
   EXPECT_EQ(config.rope.style, RopeStyle::kInterleaved);

@@ -1,5 +1,6 @@
 #include "worker/cpu/cpu_backend.h"
 
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -119,6 +120,12 @@ TEST(CpuBackend, EmbedsRowsOfEveryStoredType) {
           0)
           << Info(dtype).name << " row " << ids[i];
     }
+    params.scale = 3.7f;
+    const std::vector<float> plain = out;
+    ASSERT_TRUE(backend->Embed(params).ok());
+    for (int64_t c = 0; c < kCols; ++c)
+      EXPECT_EQ(std::bit_cast<uint32_t>(params.out.row(1)[c]),
+                std::bit_cast<uint32_t>(plain[static_cast<size_t>(kCols + 3 + c)] * 3.7f));
     ids[57] = kRows;
     EXPECT_EQ(backend->Embed(params).code(), absl::StatusCode::kInvalidArgument);
     ids[57] = -1;

@@ -1,7 +1,7 @@
 """Makes the checkpoints of tests/data/tiny: one random model per family, with the logits that
 transformers computes for it in float32. The results are committed, so that tests need no torch.
 
-    python tests/worker/model/make_tiny_checkpoints.py tests/data/tiny
+    python tests/worker/model/make_tiny_checkpoints.py tests/data/tiny [NAME...]
 
 Needs torch, transformers and tokenizers. Each folder is what transformers saves, plus
     prompts.json   lists of token ids
@@ -13,7 +13,7 @@ import sys
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
                           Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 VOCAB = 256
@@ -21,6 +21,10 @@ PROMPT_LENGTHS = (1, 9, 50)
 SIZES = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              head_dim=16, intermediate_size=96, max_position_embeddings=256, rms_norm_eps=1e-5,
              bos_token_id=0, eos_token_id=1, pad_token_id=None, initializer_range=0.2)
+
+GEMMA = {k: v for k, v in SIZES.items() if k != "pad_token_id"} | dict(
+    num_hidden_layers=3, num_key_value_heads=1, head_dim=24, sliding_window=16, pad_token_id=0)
+LOCAL_LOCAL_GLOBAL = ["sliding_attention", "sliding_attention", "full_attention"]
 
 
 def default_rope(theta=10000.0, **scaling):
@@ -46,6 +50,12 @@ CASES = {
               Qwen2ForCausalLM, torch.bfloat16, True),
     "qwen3": (Qwen3Config(**SIZES | dict(head_dim=32), tie_word_embeddings=True, rope_parameters=default_rope(1000000.0)),
               Qwen3ForCausalLM, torch.bfloat16, False),
+    # Two layers that see 16 positions, then one that sees all, rotated and scaled otherwise.
+    "gemma3-windows": (Gemma3TextConfig(**GEMMA, query_pre_attn_scalar=20, layer_types=LOCAL_LOCAL_GLOBAL,
+                                        rope_parameters={
+        "sliding_attention": default_rope(1000.0),
+        "full_attention": default_rope(100000.0, rope_type="linear", factor=2.0)}),
+        Gemma3ForCausalLM, torch.bfloat16, False),
 }
 
 
@@ -69,11 +79,13 @@ def use_old_rope_keys(path):
 def make(name, folder):
     config, model_class, dtype, old_keys = CASES[name]
     torch.manual_seed(sum(name.encode()))
-    model = model_class(config).eval()
+    model = model_class._from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if "norm" in parameter_name:
                 parameter.uniform_(0.5, 1.5)
+                if name.startswith("gemma"):
+                    parameter.sub_(1)  # which its norms add
             elif parameter_name.endswith("bias"):
                 parameter.normal_(0, 0.2)
             parameter.copy_(parameter.to(dtype).float())  # what the file can hold
@@ -92,5 +104,5 @@ def make(name, folder):
 
 
 if __name__ == "__main__":
-    for case in CASES:
+    for case in sys.argv[2:] or CASES:
         make(case, pathlib.Path(sys.argv[1]) / case)
