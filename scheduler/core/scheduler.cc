@@ -264,6 +264,8 @@ SchedulerStats Scheduler::stats() const {
   stats.active_blocks = stats.num_blocks - state.kv.num_free();
   stats.shared_blocks = state.kv.num_shared();
   stats.saved_blocks = state.kv.num_saved();
+  stats.held_slots = state.kv.held_slots();
+  stats.filled_slots = state.kv.filled_slots();
   stats.saved_blocks_total = state.kv.saved_total();
   stats.prefix_evictions = state.kv.evictions();
   stats.copies_on_write = state.kv.copies_on_write();

@@ -36,6 +36,11 @@ struct SchedulerStats {
   int64_t active_blocks = 0;  // referenced by a table
   int64_t shared_blocks = 0;  // of those, by two tables or more
   int64_t saved_blocks = 0;   // that tables would hold more if nothing were shared
+  // Waste: slots of the blocks that tables of running requests hold (a shared block once; blocks
+  // that only steps in flight still name do not count), and those of them that have a token,
+  // computed or scheduled. One minus the ratio of their means over time is the share wasted.
+  int64_t held_slots = 0;
+  int64_t filled_slots = 0;
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t waiting_tokens = 0;

@@ -1,5 +1,6 @@
 // Scheduler::CheckInvariants: the rules of docs/contract.md that hold between any two calls.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "common/check.h"
@@ -81,6 +82,27 @@ void CheckRunning(const CoreState& state, const RequestState& request) {
                "immune request=", request.rank.id, " lacks ", lacking, " blocks");
 }
 
+// What stats say of waste, counted from the tables: a slot has a token when some table's holder has
+// computed or scheduled it. Choices that wait for their source have computed nothing themselves.
+void CheckFilledSlots(const CoreState& state) {
+  const int64_t block_size = state.config.block_size;
+  std::vector<int64_t> filled(static_cast<size_t>(state.config.num_blocks) + 1, 0);
+  for (const RequestState* request : state.queues.running()) {
+    for (const SequenceState& choice : request->choices) {
+      if (!choice.active || choice.awaits > request->source_computed) continue;
+      int64_t left = choice.computed;
+      for (const BlockId block : choice.table.blocks()) {
+        if (left <= 0) break;
+        filled[block] = std::max(filled[block], std::min(left, block_size));
+        left -= block_size;
+      }
+    }
+  }
+  const int64_t counted = std::accumulate(filled.begin(), filled.end(), int64_t{0});
+  OCTAVO_CHECK(counted == state.kv.filled_slots(), "counted=", counted,
+               " filled=", state.kv.filled_slots());
+}
+
 // Counts per request equal what the steps in flight say; ids are consecutive; budgets are kept.
 void CheckSteps(const CoreState& state) {
   OCTAVO_CHECK(state.in_flight.size() <= kMaxStepsInFlight, "steps=", state.in_flight.size());
@@ -127,6 +149,7 @@ void Scheduler::CheckInvariants() const {
   OCTAVO_CHECK(width <= MaxRunning(state.config), "sequences=", width);
   CheckQueues(state);
   CheckSteps(state);
+  CheckFilledSlots(state);
   state.producers.CheckInvariants();
   state.kv.CheckInvariants(tables);
 }

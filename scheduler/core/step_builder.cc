@@ -148,6 +148,7 @@ SeqSlice& StepBuilder::AddSlice(SequenceState* choice, int32_t num_tokens, bool 
   slice.context_length = choice->computed;
   slice.num_tokens = num_tokens;
   slice.sample = sample;
+  state_.kv.Fill(choice->table, choice->computed, int64_t{choice->computed} + num_tokens);
   choice->computed += num_tokens;
   if (choice == request->source) request->source_computed = choice->computed;
   request->last_step = record_->step;

@@ -11,7 +11,8 @@ KvManager::KvManager(int64_t num_blocks, int32_t block_size, const PrefixCacheCo
     : block_size_(block_size),
       pool_(num_blocks),
       cache_(cache, num_blocks, block_size),
-      deferred_holders_(static_cast<size_t>(num_blocks) + 1, 0) {
+      deferred_holders_(static_cast<size_t>(num_blocks) + 1, 0),
+      filled_(static_cast<size_t>(num_blocks) + 1, 0) {
   OCTAVO_CHECK(block_size > 0, "block_size=", block_size);
 }
 
@@ -22,6 +23,7 @@ BlockId KvManager::Lend() {
     --num_cached_;
     ++evictions_;
   }
+  filled_[block] = 0;
   return block;
 }
 
@@ -30,18 +32,20 @@ void KvManager::Share(BlockId block) {
   if (holders == 0) {
     OCTAVO_CHECK(cache_.Contains(block), "free block ", block, " holds nothing to share");
     --num_cached_;
+    filled_slots_ += filled_[block];
   } else {
     ++saved_total_;
   }
-  num_deferred_ -= OnlyDeferred(block) ? 1 : 0;
+  if (OnlyDeferred(block)) LeaveDeferred(block);
   pool_.Share(block);
 }
 
 void KvManager::Return(BlockId block) {
   if (pool_.Release(block)) {
     num_cached_ += cache_.Contains(block) ? 1 : 0;
-  } else {
-    num_deferred_ += OnlyDeferred(block) ? 1 : 0;
+    filled_slots_ -= filled_[block];
+  } else if (OnlyDeferred(block)) {
+    BecomeDeferred(block);
   }
 }
 
@@ -120,8 +124,19 @@ bool KvManager::ReserveToWrite(BlockTable* table, int64_t position, BlockTable* 
   *copy = CopyOnWrite{static_cast<int32_t>(index), {entry, block}};
   Return(entry);  // others hold it still, so it is not lent again in this step (step.4)
   entry = block;
+  Fill(*table, static_cast<int64_t>(index) * block_size_, position);
   ++copies_on_write_;
   return true;
+}
+
+void KvManager::Fill(const BlockTable& table, int64_t from, int64_t to) {
+  for (int64_t i = from / block_size_; i * block_size_ < to; ++i) {
+    int32_t& filled = filled_[table.blocks_[static_cast<size_t>(i)]];
+    const int32_t now = static_cast<int32_t>(std::min<int64_t>(block_size_, to - i * block_size_));
+    if (now <= filled) continue;
+    filled_slots_ += now - filled;
+    filled = now;
+  }
 }
 
 void KvManager::Release(BlockTable* table, StepId last_step) {
@@ -133,7 +148,7 @@ void KvManager::Release(BlockTable* table, StepId last_step) {
   }
   for (const BlockId block : table->blocks_) {
     ++deferred_holders_[block];
-    num_deferred_ += OnlyDeferred(block) ? 1 : 0;
+    if (OnlyDeferred(block)) BecomeDeferred(block);
   }
   deferred_.push_back({last_step, std::move(*table)});
 }
@@ -142,7 +157,7 @@ void KvManager::ReleaseNow(Deferred* deferred) {
   std::vector<BlockId>& blocks = deferred->table.blocks_;
   for (; !blocks.empty(); blocks.pop_back()) {
     const BlockId block = blocks.back();
-    num_deferred_ -= OnlyDeferred(block) ? 1 : 0;
+    if (OnlyDeferred(block)) LeaveDeferred(block);
     --deferred_holders_[block];
     Return(block);
   }
@@ -210,14 +225,17 @@ void KvManager::CheckInvariants(const std::vector<const BlockTable*>& tables) co
   OCTAVO_CHECK(deferred_holders == deferred_holders_, "deferred holders are miscounted");
   int64_t only_deferred = 0;
   int64_t cached = 0;
+  int64_t filled = 0;
   for (BlockId block = 1; block <= num_blocks(); ++block) {
     OCTAVO_CHECK(holders[block] == pool_.ref_count(block), "block=", block,
                  " holders=", holders[block], " count=", pool_.ref_count(block));
     only_deferred += OnlyDeferred(block) ? 1 : 0;
+    filled += holders[block] > deferred_holders[block] ? filled_[block] : 0;
     cached += holders[block] == 0 && cache_.Contains(block) ? 1 : 0;
   }
   OCTAVO_CHECK(only_deferred == num_deferred_, "deferred=", num_deferred_,
                " counted=", only_deferred);
+  OCTAVO_CHECK(filled == filled_slots_, "filled=", filled_slots_, " counted=", filled);
   OCTAVO_CHECK(cached == num_cached_, "cached=", num_cached_, " counted=", cached);
 }
 

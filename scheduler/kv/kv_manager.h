@@ -47,6 +47,10 @@ class KvManager {
   // References made to blocks that another table held already.
   uint64_t saved_total() const { return saved_total_; }
   bool caches() const { return cache_.enabled(); }
+  // Slots of the blocks that tables hold, deferred ones not counted, each block once however many
+  // hold it; and how many of those slots have a token, written or about to be by a step in flight.
+  int64_t held_slots() const { return (num_blocks() - num_free() - num_deferred_) * block_size_; }
+  int64_t filled_slots() const { return filled_slots_; }
 
   int64_t BlocksFor(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
   // Blocks that `table` lacks to hold `tokens` tokens; 0 when it holds enough.
@@ -84,6 +88,9 @@ class KvManager {
   // All or nothing.
   bool ReserveToWrite(BlockTable* table, int64_t position, BlockTable* spare,
                       std::vector<BlockId>* added, std::optional<CopyOnWrite>* copy);
+
+  // A step will write positions [`from`, `to`) of `table`. REQUIRES: it holds blocks for them.
+  void Fill(const BlockTable& table, int64_t from, int64_t to);
 
   // The prefix index. See PrefixCache.
   void EnableCaching(PrefixChain* chain, absl::string_view adapter, absl::string_view salt) const {
@@ -133,6 +140,14 @@ class KvManager {
     const int32_t deferred = deferred_holders_[block];
     return deferred > 0 && deferred == pool_.ref_count(block);
   }
+  void BecomeDeferred(BlockId block) {
+    ++num_deferred_;
+    filled_slots_ -= filled_[block];
+  }
+  void LeaveDeferred(BlockId block) {
+    --num_deferred_;
+    filled_slots_ += filled_[block];
+  }
 
   const int32_t block_size_;
   BlockPool pool_;
@@ -145,6 +160,8 @@ class KvManager {
   std::vector<Deferred> deferred_;         // in order of release
   std::vector<int32_t> deferred_holders_;  // [num_blocks + 1], by block
   int64_t num_deferred_ = 0;
+  std::vector<int32_t> filled_;  // [num_blocks + 1], by block: its slots with a token; stale: free
+  int64_t filled_slots_ = 0;     // over the blocks in held_slots
   std::vector<BlockId> displaced_;  // scratch
 };
 

@@ -42,6 +42,25 @@ int64_t ShadowWorker::mirrored_blocks() const {
   return blocks;
 }
 
+int64_t ShadowWorker::held_slots() const {
+  std::set<BlockId> blocks;
+  for (const auto& [id, sequence] : mirror_) {
+    blocks.insert(sequence.table.begin(), sequence.table.end());
+  }
+  return static_cast<int64_t>(blocks.size()) * config_.block_size;
+}
+
+int64_t ShadowWorker::filled_slots() const {
+  std::set<std::pair<BlockId, int32_t>> slots;
+  for (const auto& [id, sequence] : mirror_) {
+    for (int32_t i = 0; i < sequence.end; ++i) {
+      slots.insert(
+          {sequence.table[static_cast<size_t>(i / config_.block_size)], i % config_.block_size});
+    }
+  }
+  return static_cast<int64_t>(slots.size());
+}
+
 absl::Status ShadowWorker::Submit(const StepPlan& plan) {
   if (submitted_.size() >= kMaxStepsInFlight) return Broken(submitted_.size(), " steps in flight");
   if (plan.epoch != epoch_) return Broken("epoch ", plan.epoch, "; expected ", epoch_);

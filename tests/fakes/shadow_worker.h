@@ -54,6 +54,10 @@ class ShadowWorker {
   size_t sequences() const { return mirror_.size(); }
   // Blocks in the tables of the mirror.
   int64_t mirrored_blocks() const;
+  // Slots of those blocks, each block once, and those of them that hold a token once the submitted
+  // plans have run.
+  int64_t held_slots() const;
+  int64_t filled_slots() const;
   // Tokens written so far.
   int64_t computed_tokens() const { return computed_tokens_; }
   int64_t copied_blocks() const { return copied_blocks_; }

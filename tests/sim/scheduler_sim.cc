@@ -239,7 +239,24 @@ absl::Status SchedulerSim::ScheduleOne(SimOutcome* outcome) {
   const absl::Status valid = worker_.Submit(*plan);
   unmirrored_.push_back(*plan);
   outcome->plans.push_back(*std::move(plan));
-  return valid;
+  OCTAVO_RETURN_IF_ERROR(valid);
+  return CheckSlots();
+}
+
+absl::Status SchedulerSim::CheckSlots() const {
+  const SchedulerStats stats = scheduler_.stats();
+  const int64_t held = worker_.held_slots();
+  const int64_t filled = worker_.filled_slots();
+  // A table that no slice has named yet, or a block put aside, is not known to the worker.
+  const bool all_known =
+      scenario_.max_n == 1 && static_cast<int64_t>(worker_.sequences()) == stats.running;
+  if (all_known ? stats.held_slots == held && stats.filled_slots == filled
+                : stats.held_slots >= held && stats.filled_slots >= filled) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("the worker holds ", held, " slots, ", filled,
+                                          " with a token; stats say ", stats.held_slots, " and ",
+                                          stats.filled_slots));
 }
 
 absl::Status SchedulerSim::CommitOne() {

@@ -82,6 +82,8 @@ class SchedulerSim {
   // Tenants, flushes and the off switch, which tokens do not show.
   bool MayRead(SequenceId reader, SequenceId writer) const;
   void NoteStarts(const StepPlan& plan);
+  // The levels that waste is computed from, against what the plans made the worker hold.
+  absl::Status CheckSlots() const;
   absl::Status AbortOne();
   absl::Status ScheduleOne(SimOutcome* outcome);
   absl::Status CommitOne();

@@ -2,6 +2,7 @@
 // keeps no counts and no hashes: it scans all tables, and an index entry is a whole prefix.
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -24,6 +25,7 @@ using Tokens = std::vector<TokenId>;
 struct TwinTable {
   std::vector<BlockId> blocks;
   std::string salt;
+  size_t tokens = 0;
   size_t published = 0;
   uint64_t tail = 0;  // entry of the last published block
   int generation = 0;
@@ -123,6 +125,18 @@ class Twin {
     return blocks;
   }
 
+  // Every slot of the blocks in live tables, and whether one of them has a token there.
+  std::map<int64_t, bool> Slots() const {
+    std::map<int64_t, bool> slots;
+    for (const auto& table : tables) {
+      for (size_t i = 0; i < table->blocks.size() * kBlock; ++i) {
+        slots[table->blocks[i / kBlock] * kBlock + static_cast<int64_t>(i % kBlock)] |=
+            i < table->tokens;
+      }
+    }
+    return slots;
+  }
+
   std::vector<std::unique_ptr<TwinTable>> tables;
   std::vector<std::unique_ptr<TwinTable>> deferred;
   uint64_t evictions = 0;
@@ -189,6 +203,10 @@ class Pair {
     ASSERT_EQ(kv_.num_cached(), twin_.num_cached());
     ASSERT_EQ(kv_.num_saved(), twin_.num_saved());
     ASSERT_EQ(kv_.num_deferred(), twin_.num_deferred());
+    const std::map<int64_t, bool> slots = twin_.Slots();
+    ASSERT_EQ(kv_.held_slots(), static_cast<int64_t>(slots.size()));
+    ASSERT_EQ(kv_.filled_slots(), std::count_if(slots.begin(), slots.end(),
+                                                [](const auto& slot) { return slot.second; }));
     ASSERT_EQ(kv_.evictions(), twin_.evictions);
     ASSERT_EQ(kv_.copies_on_write(), copies_);
     std::vector<const BlockTable*> tables;
@@ -244,6 +262,8 @@ class Pair {
         kv_.Reserve(&sequence->table, static_cast<int64_t>(sequence->tokens.size()), &added));
     ASSERT_TRUE(twin_.Take(&table->blocks, static_cast<size_t>(missing)));
     kv_.BeginChain(&sequence->chain, found);
+    kv_.Fill(sequence->table, found * kBlock, static_cast<int64_t>(sequence->tokens.size()));
+    table->tokens = sequence->tokens.size();
     sequences_.push_back(std::move(sequence));
     twin_.tables.push_back(std::move(table));
   }
@@ -273,6 +293,8 @@ class Pair {
       ++copies_;
     }
     sequence.tokens.push_back(DrawToken());
+    kv_.Fill(sequence.table, static_cast<int64_t>(position), static_cast<int64_t>(position) + 1);
+    table.tokens = sequence.tokens.size();
     kv_.CheckWritable(sequence.table, static_cast<int64_t>(position));
   }
 
