@@ -38,6 +38,7 @@ ARROWS = {
     "tools": (["common", "common/program", "common/checkpoint", "common/rpc", "scheduler/text",
                "scheduler/engine", "scheduler/transport", "worker/runtime", "worker/transport"],
               [ABSL, CLI, JSON, *GRPC, *PROTO]),
+    "tools/simulate": (["common", "common/program", "scheduler/core", "tools"], [ABSL, CLI, JSON]),
 }
 # The core is pure: no threads, clocks, randomness, I/O, or order taken from a hash map.
 PURE = ("scheduler/kv", "scheduler/core")

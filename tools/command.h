@@ -19,6 +19,7 @@ CommandBody AddBatchCommand(CLI::App& app);
 CommandBody AddStatusCommand(CLI::App& app);
 CommandBody AddTokenizeCommand(CLI::App& app);
 CommandBody AddBenchCommand(CLI::App& app);
+CommandBody AddSimulateCommand(CLI::App& app);
 
 }  // namespace octavo::tools
 

@@ -24,11 +24,13 @@ int main(int argc, char** argv) {
       {"status", "Show blocks, queues and step times of a scheduler"},
       {"tokenize", "Turn text from standard input into token ids"},
       {"bench", "Measure latency and throughput of a scheduler under load"},
+      {"simulate", "Replay a request trace through the scheduler in simulated time"},
   };
   CommandBody (*const add[])(CLI::App&) = {
       octavo::tools::AddServeCommand,    octavo::tools::AddGenerateCommand,
       octavo::tools::AddBatchCommand,    octavo::tools::AddStatusCommand,
       octavo::tools::AddTokenizeCommand, octavo::tools::AddBenchCommand,
+      octavo::tools::AddSimulateCommand,
   };
   std::vector<std::pair<CLI::App*, CommandBody>> commands;
   for (size_t i = 0; i < std::size(names); ++i) {
