@@ -45,6 +45,8 @@ struct GgufArray {
 
   // REQUIRES: 0 <= index < count. nullopt when the elements are not integers that fit int64.
   std::optional<int64_t> Integer(int64_t index) const;
+  // REQUIRES: 0 <= index < count, type is kFloat32.
+  float Float(int64_t index) const;
 };
 
 struct GgufValue {

@@ -14,7 +14,8 @@ namespace octavo {
 // for others and for what these would need beyond the decoder graph. Validated.
 absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file);
 
-// tokenizer.ggml.model gpt2; UNIMPLEMENTED by name for others. No id reaches `vocab_size`.
+// tokenizer.ggml.model gpt2 and llama; UNIMPLEMENTED by name for others. No id reaches
+// `vocab_size`.
 absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, int32_t vocab_size);
 
 }  // namespace octavo

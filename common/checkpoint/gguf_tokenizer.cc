@@ -1,6 +1,11 @@
 #include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/gguf_model.h"
 #include "common/status_macros.h"
@@ -31,7 +36,18 @@ constexpr std::array kPreDefaults = {
     PreDefaults{"tekken", true, true},
 };
 
+// The byte of "<0x0A>".
+std::optional<uint8_t> ByteOf(absl::string_view text) {
+  uint32_t byte = 0;
+  if (text.size() != 6 || !absl::StartsWith(text, "<0x") || text[5] != '>' ||
+      !absl::SimpleHexAtoi(text.substr(3, 2), &byte)) {
+    return std::nullopt;
+  }
+  return static_cast<uint8_t>(byte);
+}
+
 absl::Status ReadTokens(const GgufFile& file, int32_t vocab_size, TokenizerSpec* spec) {
+  const bool pieces = spec->model == TokenizerModel::kPieces;
   OCTAVO_ASSIGN_OR_RETURN(const GgufArray* tokens,
                           file.Array("tokenizer.ggml.tokens", GgufType::kString));
   if (tokens == nullptr) {
@@ -57,8 +73,16 @@ absl::Status ReadTokens(const GgufFile& file, int32_t vocab_size, TokenizerSpec*
     switch (type) {
       case kNormal:
       case kUnknown:
-      case kByte:
         break;
+      case kByte:
+        if (!pieces) break;
+        if (const std::optional<uint8_t> byte = ByteOf(text)) {
+          spec->byte_tokens.emplace_back(*byte, static_cast<TokenId>(id));
+          break;
+        }
+        return absl::InvalidArgumentError(absl::StrCat(file.path(), ": byte token ", id, " is \"",
+                                                       absl::CHexEscape(text.substr(0, 120)),
+                                                       "\"; \"<0x0A>\" is expected"));
       case kControl:
       case kUserDefined:
         if (text.empty()) {
@@ -68,7 +92,7 @@ absl::Status ReadTokens(const GgufFile& file, int32_t vocab_size, TokenizerSpec*
         spec->added.push_back({static_cast<TokenId>(id), std::string(text), type == kControl});
         break;
       case kUnused:
-        spec->tokens.emplace_back();
+        spec->tokens.emplace_back(pieces ? text : absl::string_view());
         continue;
       default:
         return absl::InvalidArgumentError(
@@ -77,6 +101,37 @@ absl::Status ReadTokens(const GgufFile& file, int32_t vocab_size, TokenizerSpec*
     }
     spec->tokens.emplace_back(text);
   }
+  return absl::OkStatus();
+}
+
+// SentencePiece: scores, and what else there is only with them. Defaults are llama.cpp's.
+absl::Status ReadPieces(const GgufFile& file, TokenizerSpec* spec) {
+  const auto count = static_cast<int64_t>(spec->tokens.size());
+  OCTAVO_ASSIGN_OR_RETURN(const GgufArray* scores,
+                          file.Array("tokenizer.ggml.scores", GgufType::kFloat32));
+  if (scores == nullptr || scores->count != count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": metadata \"tokenizer.ggml.scores\" has ",
+        scores == nullptr ? 0 : scores->count, " entries for ", spec->tokens.size(), " tokens"));
+  }
+  spec->scores.reserve(spec->tokens.size());
+  for (int64_t id = 0; id < count; ++id) {
+    const float score = scores->Float(id);
+    if (std::isnan(score)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path(), ": the score of token ", id, " is no number"));
+    }
+    spec->scores.push_back(score);
+  }
+  for (const auto& [byte, id] : spec->byte_tokens) {  // nothing merges into these
+    spec->scores[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+  }
+  OCTAVO_ASSIGN_OR_RETURN(const auto unknown,
+                          file.Integer("tokenizer.ggml.unknown_token_id", 0, count - 1));
+  if (unknown) spec->unknown_id = static_cast<TokenId>(*unknown);
+  OCTAVO_ASSIGN_OR_RETURN(const auto prefix, file.Bool("tokenizer.ggml.add_space_prefix"));
+  spec->space_prefix = prefix.value_or(true) ? SpacePrefix::kEach : SpacePrefix::kNone;
+  spec->add_bos = true;
   return absl::OkStatus();
 }
 
@@ -102,6 +157,17 @@ absl::Status ReadMerges(const GgufFile& file, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
+absl::Status ReadPre(const GgufFile& file, TokenizerSpec* spec) {
+  OCTAVO_ASSIGN_OR_RETURN(const auto pre, file.String("tokenizer.ggml.pre"));
+  spec->pre_name = pre ? std::string(*pre) : "default";
+  for (const PreDefaults& defaults : kPreDefaults) {
+    if (defaults.name != spec->pre_name) continue;
+    spec->ignore_merges = defaults.ignore_merges;
+    spec->add_bos = defaults.add_bos;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, int32_t vocab_size) {
@@ -110,21 +176,19 @@ absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, int32_t vo
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": metadata \"tokenizer.ggml.model\" is missing"));
   }
-  if (*model != "gpt2") {
-    return absl::UnimplementedError(
-        absl::StrCat(file.path(), ": metadata \"tokenizer.ggml.model\" is \"",
-                     absl::CHexEscape(*model), "\"; gpt2 (byte-level BPE) is supported"));
+  if (*model != "gpt2" && *model != "llama") {
+    return absl::UnimplementedError(absl::StrCat(
+        file.path(), ": metadata \"tokenizer.ggml.model\" is \"", absl::CHexEscape(*model),
+        "\"; gpt2 (byte-level BPE) and llama (SentencePiece BPE) are supported"));
   }
   TokenizerSpec spec;
+  if (*model == "llama") spec.model = TokenizerModel::kPieces;
   OCTAVO_RETURN_IF_ERROR(ReadTokens(file, vocab_size, &spec));
-  OCTAVO_RETURN_IF_ERROR(ReadMerges(file, &spec));
-
-  OCTAVO_ASSIGN_OR_RETURN(const auto pre, file.String("tokenizer.ggml.pre"));
-  spec.pre_name = pre ? std::string(*pre) : "default";
-  for (const PreDefaults& defaults : kPreDefaults) {
-    if (defaults.name != spec.pre_name) continue;
-    spec.ignore_merges = defaults.ignore_merges;
-    spec.add_bos = defaults.add_bos;
+  if (spec.model == TokenizerModel::kPieces) {
+    OCTAVO_RETURN_IF_ERROR(ReadPieces(file, &spec));
+  } else {
+    OCTAVO_RETURN_IF_ERROR(ReadMerges(file, &spec));
+    OCTAVO_RETURN_IF_ERROR(ReadPre(file, &spec));
   }
 
   const int64_t last = static_cast<int64_t>(spec.tokens.size()) - 1;

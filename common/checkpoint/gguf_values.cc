@@ -58,6 +58,8 @@ absl::string_view Name(GgufType type) {
   return "unknown";
 }
 
+float GgufArray::Float(int64_t index) const { return Element<float>(raw, index); }
+
 std::optional<int64_t> GgufArray::Integer(int64_t index) const {
   switch (type) {
     case GgufType::kUint8:

@@ -3,6 +3,8 @@
 #define OCTAVO_COMMON_CHECKPOINT_HF_MODEL_H_
 
 #include <optional>
+#include <string>
+#include <unordered_map>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,14 +37,20 @@ absl::StatusOr<HfConfig> ReadHfConfig(absl::string_view text, absl::string_view 
 // Rotary embeddings of `config`, whose family, head_dim and max_positions are read.
 absl::Status ReadHfRope(const JsonObject& top, ModelConfig* config);
 
-// Byte-level BPE; UNIMPLEMENTED by name for other tokenizers. No id reaches `vocab_size`. A folder
-// without tokenizer.json gives a spec without tokens: enough for a worker, which needs none.
+// Byte-level BPE and BPE with byte_fallback; UNIMPLEMENTED by name for other tokenizers. No id
+// reaches `vocab_size`. A folder without tokenizer.json gives a spec without tokens: enough for a
+// worker, which needs none.
 absl::StatusOr<TokenizerSpec> ReadHfTokenizer(const HfTexts& texts, int32_t vocab_size,
                                               absl::string_view folder);
 
 // The normalizer, pre_tokenizer, post_processor and decoder of a tokenizer.json, as fields of the
-// spec. UNIMPLEMENTED by name for what has no such form.
+// spec, whose model is known. UNIMPLEMENTED by name for what has no such form.
 absl::Status ReadHfPipeline(const JsonObject& tokenizer, TokenizerSpec* spec);
+absl::Status ReadHfPiecesPipeline(const JsonObject& tokenizer, TokenizerSpec* spec);
+
+// Makes a spec with tokens and merges, `ids` by token, one of pieces with scores.
+absl::Status ReadHfPieces(const JsonObject& model,
+                          const std::unordered_map<std::string, TokenId>& ids, TokenizerSpec* spec);
 
 }  // namespace octavo
 

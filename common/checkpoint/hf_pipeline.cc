@@ -191,6 +191,9 @@ absl::Status ReadPostProcessor(const JsonObject& step, TokenizerSpec* spec) {
 }  // namespace
 
 absl::Status ReadHfPipeline(const JsonObject& tokenizer, TokenizerSpec* spec) {
+  OCTAVO_ASSIGN_OR_RETURN(const auto post_processor, tokenizer.Object("post_processor"));
+  if (post_processor) OCTAVO_RETURN_IF_ERROR(ReadPostProcessor(*post_processor, spec));
+  if (spec->model == TokenizerModel::kPieces) return ReadHfPiecesPipeline(tokenizer, spec);
   OCTAVO_ASSIGN_OR_RETURN(const auto normalizer, tokenizer.Object("normalizer"));
   if (normalizer) OCTAVO_RETURN_IF_ERROR(ReadNormalizer(*normalizer, spec));
 
@@ -208,8 +211,6 @@ absl::Status ReadHfPipeline(const JsonObject& tokenizer, TokenizerSpec* spec) {
       return decoder->Unimplemented("type", ShowJson(Json(*type)), "only ByteLevel is");
     }
   }
-  OCTAVO_ASSIGN_OR_RETURN(const auto post_processor, tokenizer.Object("post_processor"));
-  if (post_processor) OCTAVO_RETURN_IF_ERROR(ReadPostProcessor(*post_processor, spec));
   return absl::OkStatus();
 }
 

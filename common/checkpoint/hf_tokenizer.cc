@@ -41,15 +41,11 @@ absl::Status SetToken(TokenId id, const std::string& text, const std::string& na
   return absl::OkStatus();
 }
 
-// What the model section can say beyond a vocabulary and merges, and byte-level BPE has no use for.
+// What the model section can say beyond a vocabulary and merges, and BPE here has no use for.
 absl::Status RefuseUnknownModel(const JsonObject& model) {
   OCTAVO_ASSIGN_OR_RETURN(const std::string* type, model.String("type"));
   if (type != nullptr && *type != "BPE") {
     return model.Unimplemented("type", ShowJson(Json(*type)), "only BPE is");
-  }
-  OCTAVO_ASSIGN_OR_RETURN(const auto byte_fallback, model.Bool("byte_fallback"));
-  if (byte_fallback.value_or(false)) {
-    return model.Unimplemented("byte_fallback", "true", "only byte-level BPE is");
   }
   for (absl::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     OCTAVO_ASSIGN_OR_RETURN(const std::string* text, model.String(key));
@@ -189,11 +185,14 @@ absl::Status ReadTokenizerJson(absl::string_view text, const std::string& path, 
   if (!model) return top.Missing("model");
   OCTAVO_RETURN_IF_ERROR(RefuseUnknownModel(*model));
   OCTAVO_RETURN_IF_ERROR(ReadVocabulary(*model, vocab_size, spec, ids));
-  OCTAVO_RETURN_IF_ERROR(RefuseUnknownToken(*model, *ids));
+  OCTAVO_ASSIGN_OR_RETURN(const auto byte_fallback, model->Bool("byte_fallback"));
+  const bool pieces = byte_fallback.value_or(false);
+  if (!pieces) OCTAVO_RETURN_IF_ERROR(RefuseUnknownToken(*model, *ids));
   OCTAVO_RETURN_IF_ERROR(ReadMerges(*model, spec));
   OCTAVO_ASSIGN_OR_RETURN(const auto ignore_merges, model->Bool("ignore_merges"));
   spec->ignore_merges = ignore_merges.value_or(false);
   OCTAVO_RETURN_IF_ERROR(ReadAddedTokens(top, path, vocab_size, spec, ids));
+  if (pieces) OCTAVO_RETURN_IF_ERROR(ReadHfPieces(*model, *ids, spec));
   return ReadHfPipeline(top, spec);
 }
 

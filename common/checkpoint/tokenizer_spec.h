@@ -24,11 +24,29 @@ struct AddedToken {
   bool special = true;  // found only when special tokens are asked for, hidden when decoding
 };
 
-// Byte-level BPE (GPT-2 alphabet).
+enum class TokenizerModel {
+  kByteLevel,  // BPE over bytes, merged by rank: GPT-2
+  kPieces,     // BPE over characters, merged by the score of what comes out: SentencePiece
+};
+
+// Where kPieces puts a space that the text does not have.
+enum class SpacePrefix {
+  kNone,
+  kFirst,  // before the text, unless it starts with one or with an added token
+  kEach,   // before each stretch of text between added tokens
+};
+
 struct TokenizerSpec {
-  // Token strings in the byte-level alphabet; index = id; an empty string is an unused id.
+  TokenizerModel model = TokenizerModel::kByteLevel;
+  // Token strings; index = id; an empty string is an unused id. In the byte-level alphabet of
+  // GPT-2, or as pieces in which U+2581 stands for a space.
   std::vector<std::string> tokens;
-  std::vector<std::pair<std::string, std::string>> merges;  // rank = index
+  std::vector<std::pair<std::string, std::string>> merges;  // kByteLevel; rank = index
+  // kPieces: per token, higher merges first; -infinity for what no merge gives.
+  std::vector<float> scores;
+  std::vector<std::pair<uint8_t, TokenId>> byte_tokens;  // kPieces: bytes of other characters
+  std::optional<TokenId> unknown_id;                     // kPieces: for bytes without a token
+  SpacePrefix space_prefix = SpacePrefix::kNone;         // kPieces
   std::vector<AddedToken> added;
   // Either the name that GGUF's tokenizer.ggml.pre gives ("gpt-2", "llama-bpe", "qwen2", "smollm",
   // ...), or, from tokenizer.json, the passes themselves. A name wins when both are set.

@@ -2,13 +2,27 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "scheduler/text/tokenizer_nfc.h"
 #include "scheduler/text/utf8.h"
 
 namespace octavo {
+namespace {
+
+constexpr absl::string_view kSpacePiece = "\u2581";
+
+// Appends `text` with kSpacePiece as spaces and returns the length of that.
+size_t AppendWithSpaces(absl::string_view text, std::string* out) {
+  const std::string spaced = absl::StrReplaceAll(text, {{kSpacePiece, " "}});
+  out->append(spaced);
+  return spaced.size();
+}
+
+}  // namespace
 
 absl::string_view Tokenizer::BytesOf(TokenId id) const {
   if (id < 0 || id >= vocab_size()) return {};
@@ -63,6 +77,16 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::EncodeSegments(
     return absl::InvalidArgumentError(absl::StrCat("text is not UTF-8 at byte ", *offset));
   }
 
+  std::string spaced;
+  std::vector<size_t> lengths;  // of the segments in `text`
+  for (const TextSegment& segment : segments) lengths.push_back(segment.text.size());
+  if (piece_bpe_ != nullptr && absl::StrContains(text, kSpacePiece)) {
+    for (size_t i = 0; i < segments.size(); ++i) {
+      lengths[i] = AppendWithSpaces(segments[i].text, &spaced);
+    }
+    text = spaced;
+  }
+
   std::vector<TokenId> ids;
   EncodeScratch scratch;
   size_t plain_begin = 0;  // everything before is encoded
@@ -73,9 +97,8 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::EncodeSegments(
     const bool parse_special = segments[i].parse_special;
     size_t range_end = range_begin;
     for (; i < segments.size(); ++i) {
-      const TextSegment& segment = segments[i];
-      if (segment.parse_special != parse_special && !segment.text.empty()) break;
-      range_end += segment.text.size();
+      if (segments[i].parse_special != parse_special && lengths[i] > 0) break;
+      range_end += lengths[i];
     }
     // Literals that start in this range; one that is not special may end behind it.
     search = std::max(search, range_begin);
@@ -83,20 +106,33 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::EncodeSegments(
       const std::optional<AddedTokenFinder::Match> match =
           added_.Find(text, search, range_end, parse_special ? range_end : 0);
       if (!match) break;
-      OCTAVO_RETURN_IF_ERROR(
-          EncodePlain(text.substr(plain_begin, match->begin - plain_begin), &scratch, &ids));
+      OCTAVO_RETURN_IF_ERROR(EncodePlain(text.substr(plain_begin, match->begin - plain_begin),
+                                         plain_begin == 0, &scratch, &ids));
       ids.push_back(match->id);
       plain_begin = search = match->end;
     }
     range_begin = range_end;
   }
-  OCTAVO_RETURN_IF_ERROR(EncodePlain(text.substr(plain_begin), &scratch, &ids));
+  OCTAVO_RETURN_IF_ERROR(EncodePlain(text.substr(plain_begin), plain_begin == 0, &scratch, &ids));
   return ids;
 }
 
-absl::Status Tokenizer::EncodePlain(absl::string_view text, EncodeScratch* scratch,
+absl::Status Tokenizer::EncodePlain(absl::string_view text, bool first, EncodeScratch* scratch,
                                     std::vector<TokenId>* ids) const {
   if (text.empty()) return absl::OkStatus();
+  if (piece_bpe_ == nullptr) return EncodeByteLevel(text, scratch, ids);
+  std::string prefixed;
+  if (space_prefix_ == SpacePrefix::kEach ||
+      (space_prefix_ == SpacePrefix::kFirst && first && text[0] != ' ')) {
+    prefixed = absl::StrCat(" ", text);
+    text = prefixed;
+  }
+  piece_bpe_->Encode(text, &scratch->piece_bpe, ids);
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::EncodeByteLevel(absl::string_view text, EncodeScratch* scratch,
+                                        std::vector<TokenId>* ids) const {
   std::string normal;
   if (normalize_nfc_) {
     normal = NormalizeNfc(text);

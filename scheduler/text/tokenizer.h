@@ -1,4 +1,5 @@
-// Text to token ids and back: byte-level BPE as in GPT-2, Llama 3, Qwen 2 and SmolLM.
+// Text to token ids and back: byte-level BPE as in GPT-2, Llama 3, Qwen 2 and SmolLM, and the BPE
+// of SentencePiece as in Gemma, Llama 2 and Mistral.
 //
 //   OCTAVO_ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Create(checkpoint->tokenizer()));
 //   OCTAVO_ASSIGN_OR_RETURN(auto ids, tokenizer->Encode("Hello", /*parse_special=*/false));
@@ -20,6 +21,7 @@
 #include "common/checkpoint/tokenizer_spec.h"
 #include "common/ids.h"
 #include "scheduler/text/bpe.h"
+#include "scheduler/text/piece_bpe.h"
 #include "scheduler/text/pretokenizer.h"
 #include "scheduler/text/tokenizer_added.h"
 
@@ -44,7 +46,9 @@ class Tokenizer {
 
   // Special tokens written out in `utf8` become their ids only with `parse_special`; otherwise they
   // are ordinary text. Added tokens that are not special are always found. Nothing is put in front
-  // or behind: see add_bos(). Bytes for which the vocabulary has no token are left out.
+  // or behind: see add_bos(); a SentencePiece vocabulary may ask for a space (TokenizerSpec).
+  // Bytes for which the vocabulary has no token are left out. SentencePiece vocabularies do not
+  // tell U+2581 from a space.
   // INVALID_ARGUMENT with the byte offset when `utf8` is not UTF-8, or is over kMaxTextBytes.
   absl::StatusOr<std::vector<TokenId>> Encode(absl::string_view utf8, bool parse_special) const;
 
@@ -82,6 +86,7 @@ class Tokenizer {
   struct EncodeScratch {
     PreTokenizer::Scratch pretokenizer;
     Bpe::Scratch bpe;
+    PieceBpe::Scratch piece_bpe;
     std::vector<absl::string_view> pieces;
   };
 
@@ -89,19 +94,24 @@ class Tokenizer {
 
   absl::Status LoadTokens(const TokenizerSpec& spec);
   absl::Status LoadMerges(const TokenizerSpec& spec);
+  absl::Status LoadPieces(const TokenizerSpec& spec);
   absl::Status LoadEnds(const TokenizerSpec& spec);
 
-  // `text` without tokens that stand for themselves.
-  absl::Status EncodePlain(absl::string_view text, EncodeScratch* scratch,
+  // `text` without tokens that stand for themselves; `first`: nothing was before it.
+  absl::Status EncodePlain(absl::string_view text, bool first, EncodeScratch* scratch,
                            std::vector<TokenId>* ids) const;
+  absl::Status EncodeByteLevel(absl::string_view text, EncodeScratch* scratch,
+                               std::vector<TokenId>* ids) const;
 
   // Token i's bytes are arena_[offsets_[i], offsets_[i + 1]).
   std::string arena_;
   std::vector<uint32_t> offsets_;
   std::vector<bool> special_;                                 // by id
   absl::flat_hash_map<absl::string_view, TokenId> by_bytes_;  // views of arena_
-  std::unique_ptr<PreTokenizer> pretokenizer_;
-  std::unique_ptr<Bpe> bpe_;
+  std::unique_ptr<PreTokenizer> pretokenizer_;                // byte-level vocabularies
+  std::unique_ptr<Bpe> bpe_;                                  // byte-level vocabularies
+  std::unique_ptr<PieceBpe> piece_bpe_;                       // the others
+  SpacePrefix space_prefix_ = SpacePrefix::kNone;
   AddedTokenFinder added_;
   bool normalize_nfc_ = false;
   bool ignore_merges_ = false;

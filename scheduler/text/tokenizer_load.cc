@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
 #include "scheduler/text/bpe_alphabet.h"
 #include "scheduler/text/tokenizer.h"
@@ -20,13 +21,21 @@ absl::Status CheckId(absl::string_view what, TokenId id, int64_t limit) {
       absl::StrCat("tokenizer: ", what, " has id ", id, ", outside [0, ", limit, ")"));
 }
 
+std::string SpacesOfPiece(absl::string_view piece) {
+  return absl::StrReplaceAll(piece, {{"\u2581", " "}});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const TokenizerSpec& spec) {
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer());
   OCTAVO_RETURN_IF_ERROR(tokenizer->LoadTokens(spec));
-  OCTAVO_RETURN_IF_ERROR(tokenizer->LoadMerges(spec));
   OCTAVO_RETURN_IF_ERROR(tokenizer->LoadEnds(spec));
+  if (spec.model == TokenizerModel::kPieces) {
+    OCTAVO_RETURN_IF_ERROR(tokenizer->LoadPieces(spec));
+    return tokenizer;
+  }
+  OCTAVO_RETURN_IF_ERROR(tokenizer->LoadMerges(spec));
   OCTAVO_ASSIGN_OR_RETURN(tokenizer->pretokenizer_,
                           PreTokenizer::Create(spec.pre_name, spec.passes));
   tokenizer->normalize_nfc_ = spec.normalize_nfc;
@@ -56,20 +65,32 @@ absl::Status Tokenizer::LoadTokens(const TokenizerSpec& spec) {
                                                    " and ", kMaxAddedBytes));
   }
 
-  std::vector<const AddedToken*> added_by_id(size, nullptr);
+  const bool pieces = spec.model == TokenizerModel::kPieces;
+  std::vector<std::optional<std::string>> added_by_id(size);
   special_.assign(size, false);
   for (const AddedToken& token : spec.added) {
-    added_by_id[token.id] = &token;
+    const std::string text = pieces ? SpacesOfPiece(token.text) : token.text;
+    added_by_id[token.id] = text;
     special_[token.id] = token.special;
-    added_.Add(token);
+    added_.Add({token.id, text, token.special});
   }
-  // Tokens written in the alphabet, as against literals, whose text may read like an alphabet's.
+  std::vector<std::optional<uint8_t>> byte_by_id(size);
+  for (const auto& [byte, id] : spec.byte_tokens) {
+    OCTAVO_RETURN_IF_ERROR(CheckId(absl::StrCat("the token of byte ", byte), id, size));
+    byte_by_id[static_cast<size_t>(id)] = byte;
+  }
+  // Not written in the alphabet, but perhaps reading like it; single bytes beside their pieces.
   std::vector<bool> literal(size, false);
   offsets_.reserve(size + 1);
   for (size_t id = 0; id < size; ++id) {
     offsets_.push_back(static_cast<uint32_t>(arena_.size()));
-    if (added_by_id[id] != nullptr) {
-      arena_.append(added_by_id[id]->text);
+    if (added_by_id[id]) {
+      arena_.append(*added_by_id[id]);
+    } else if (byte_by_id[id]) {
+      literal[id] = true;
+      arena_.push_back(static_cast<char>(*byte_by_id[id]));
+    } else if (pieces && id < spec.tokens.size()) {
+      arena_.append(SpacesOfPiece(spec.tokens[id]));
     } else if (id < spec.tokens.size()) {
       const std::optional<std::string> bytes = BytesOfAlphabet(spec.tokens[id]);
       literal[id] = !bytes.has_value();
@@ -88,7 +109,7 @@ absl::Status Tokenizer::LoadTokens(const TokenizerSpec& spec) {
       if (!bytes.empty() && chosen(id)) by_bytes_.try_emplace(bytes, static_cast<TokenId>(id));
     }
   };
-  index([&](size_t id) { return added_by_id[id] != nullptr; });
+  index([&](size_t id) { return added_by_id[id].has_value(); });
   index([&](size_t id) { return !literal[id]; });
   index([&](size_t) { return true; });
   return absl::OkStatus();
@@ -131,6 +152,36 @@ absl::Status Tokenizer::LoadMerges(const TokenizerSpec& spec) {
     merges.push_back({ids[0], ids[1], ids[2]});
   }
   bpe_ = std::make_unique<Bpe>(byte_tokens, merges);
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::LoadPieces(const TokenizerSpec& spec) {
+  if (spec.scores.size() != spec.tokens.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer: ", spec.scores.size(),
+                                                   " scores for ", spec.tokens.size(), " tokens"));
+  }
+  std::array<TokenId, 256> byte_tokens;
+  byte_tokens.fill(PieceBpe::kNoToken);
+  std::vector<bool> is_byte(spec.tokens.size(), false);
+  for (const auto& [byte, id] : spec.byte_tokens) {
+    byte_tokens[byte] = id;
+    if (static_cast<size_t>(id) < is_byte.size()) is_byte[static_cast<size_t>(id)] = true;
+  }
+  TokenId unknown = PieceBpe::kNoToken;
+  if (spec.unknown_id) {
+    OCTAVO_RETURN_IF_ERROR(CheckId("the unknown token", *spec.unknown_id, vocab_size()));
+    unknown = *spec.unknown_id;
+  }
+  std::vector<PieceBpe::Piece> pieces;
+  pieces.reserve(spec.tokens.size());
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const auto token = static_cast<TokenId>(id);
+    const absl::string_view bytes = BytesOf(token);
+    if (bytes.empty() || is_byte[id] || special_[id] || token == unknown) continue;
+    pieces.push_back({bytes, token, spec.scores[id]});
+  }
+  piece_bpe_ = std::make_unique<PieceBpe>(pieces, byte_tokens, unknown);
+  space_prefix_ = spec.space_prefix;
   return absl::OkStatus();
 }
 

@@ -39,6 +39,10 @@ bool Taken(const absl::Status& status) {
 void CheckTokenizer(const TokenizerSpec& spec, int32_t vocab_size) {
   const auto valid = [vocab_size](TokenId id) { return id >= 0 && id < vocab_size; };
   OCTAVO_CHECK(spec.tokens.size() <= static_cast<size_t>(vocab_size));
+  OCTAVO_CHECK(!spec.unknown_id || valid(*spec.unknown_id));
+  for (const auto& [byte, id] : spec.byte_tokens) OCTAVO_CHECK(valid(id));
+  const bool pieces = spec.model == TokenizerModel::kPieces;
+  OCTAVO_CHECK(spec.scores.size() == (pieces ? spec.tokens.size() : 0));
   OCTAVO_CHECK(!spec.bos_id || valid(*spec.bos_id));
   for (TokenId id : spec.eos_ids) OCTAVO_CHECK(valid(id));
   for (const AddedToken& token : spec.added) OCTAVO_CHECK(valid(token.id) && !token.text.empty());

@@ -69,6 +69,11 @@ class GgufBuilder {
     for (int32_t value : values) body += Bytes(value);
     return Raw(key, 9, body);
   }
+  GgufBuilder& F32s(absl::string_view key, const std::vector<float>& values) {
+    std::string body = absl::StrCat(Bytes<uint32_t>(6), Bytes<uint64_t>(values.size()));
+    for (float value : values) body += Bytes(value);
+    return Raw(key, 9, body);
+  }
   GgufBuilder& Remove(absl::string_view key) {
     std::erase_if(metadata_, [key](const auto& entry) { return entry.first == key; });
     return *this;

@@ -234,6 +234,54 @@ TEST(ReadGgufModel, ReadsTheTokenizer) {
   EXPECT_FALSE(spec.add_bos);
 }
 
+GgufBuilder WithPieces() {
+  GgufBuilder builder = TinyGguf();
+  builder.Remove("tokenizer.ggml.model").Text("tokenizer.ggml.model", "llama");
+  builder.Remove("tokenizer.ggml.merges").Remove("tokenizer.ggml.tokens");
+  builder.Remove("tokenizer.ggml.token_type");
+  builder
+      .Texts("tokenizer.ggml.tokens", {"<|end|>", "<|start|>", "<unk>", "<0x0A>", "<0xFf>", "a",
+                                       "b", "ab", "\u2581", "\n\n", "e", "[P]"})
+      .I32s("tokenizer.ggml.token_type", {3, 3, 2, 6, 6, 1, 1, 1, 1, 4, 1, 5});
+  return builder;
+}
+
+TEST(ReadGgufModel, ReadsSentencePieceVocabularies) {
+  GgufBuilder builder = WithPieces();
+  builder.F32s("tokenizer.ggml.scores", {0, 0, 0, 0, 0, -1, -2, -3, -4, -5, -6, -7})
+      .U32("tokenizer.ggml.unknown_token_id", 2);
+  Model model = Read(builder);
+  ASSERT_TRUE(model.parts.ok()) << model.parts.status();
+  const TokenizerSpec& spec = model.parts->tokenizer;
+  EXPECT_EQ(spec.model, TokenizerModel::kPieces);
+  EXPECT_EQ(spec.byte_tokens, (std::vector<std::pair<uint8_t, TokenId>>{{0x0A, 3}, {0xFF, 4}}));
+  ASSERT_EQ(spec.scores.size(), 12u);
+  EXPECT_EQ(spec.scores[7], -3);
+  EXPECT_TRUE(std::isinf(spec.scores[3]));
+  EXPECT_EQ(spec.unknown_id, 2);
+  ASSERT_EQ(spec.added.size(), 3u);
+  EXPECT_FALSE(spec.added[2].special);
+  EXPECT_EQ(spec.tokens[11], "[P]");
+  EXPECT_TRUE(spec.add_bos);  // llama.cpp's default
+  EXPECT_EQ(spec.space_prefix, SpacePrefix::kEach);
+  builder.Bool("tokenizer.ggml.add_space_prefix", false);
+  model = Read(builder);
+  ASSERT_TRUE(model.parts.ok()) << model.parts.status();
+  EXPECT_EQ(model.parts->tokenizer.space_prefix, SpacePrefix::kNone);
+}
+
+TEST(ReadGgufModel, RefusesBrokenSentencePieceVocabularies) {
+  ExpectFileRefused(WithPieces(), StatusCode::kInvalidArgument,
+                    {"tokenizer.ggml.scores\" has 0 entries for 12"});
+  GgufBuilder nan = WithPieces();
+  nan.F32s("tokenizer.ggml.scores", std::vector<float>(12, NAN));
+  ExpectFileRefused(nan, StatusCode::kInvalidArgument, {"score of token 0"});
+  GgufBuilder byte = WithPieces();
+  byte.Remove("tokenizer.ggml.token_type")
+      .I32s("tokenizer.ggml.token_type", {3, 3, 2, 6, 6, 6, 1, 1, 1, 4, 1, 5});
+  ExpectFileRefused(byte, StatusCode::kInvalidArgument, {"byte token 5 is \"a\"", "<0x0A>"});
+}
+
 TEST(ReadGgufModel, AddsBosForLlama3UnlessTheFileSaysNo) {
   GgufBuilder builder = TinyGguf();
   builder.Remove("tokenizer.ggml.pre").Text("tokenizer.ggml.pre", "llama-bpe");
@@ -250,9 +298,9 @@ TEST(ReadGgufModel, AddsBosForLlama3UnlessTheFileSaysNo) {
 
 TEST(ReadGgufModel, RefusesOtherTokenizersByName) {
   GgufBuilder builder = TinyGguf();
-  builder.Remove("tokenizer.ggml.model").Text("tokenizer.ggml.model", "llama");
+  builder.Remove("tokenizer.ggml.model").Text("tokenizer.ggml.model", "t5");
   ExpectFileRefused(builder, StatusCode::kUnimplemented,
-                    {"tokenizer.ggml.model\" is \"llama\"", "byte-level BPE"});
+                    {"tokenizer.ggml.model\" is \"t5\"", "byte-level BPE"});
 }
 
 TEST(ReadGgufModel, RefusesTokenizersThatContradictThemselves) {

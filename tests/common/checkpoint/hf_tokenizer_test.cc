@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "common/checkpoint/hf_model.h"
@@ -79,6 +80,65 @@ TEST(ReadHfTokenizer, ReadsMergesAsPairsToo) {
   EXPECT_EQ(spec->merges, Read(kTinyTokenizerJson)->merges);
 }
 
+// As Gemma's and Llama 2's files: `normalizer` and `pre_tokenizer` are what they differ in.
+std::string PiecesJson(absl::string_view normalizer, absl::string_view pre_tokenizer) {
+  return absl::StrCat(R"({"added_tokens": [{"id": 0, "content": "<s>", "special": true}],
+    "normalizer": )",
+                      normalizer, R"(, "pre_tokenizer": )", pre_tokenizer, R"(,
+    "decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+      {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+    "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+      "vocab": {"<s>": 0, "<unk>": 1, "<0x0A>": 2, "<0xFF>": 3, "a": 4, "b": 5, "▁": 6, "ab": 7,
+                "▁ab": 8, "▁a": 9},
+      "merges": ["a b", "▁ ab", "▁a b", "▁ a"]}})");
+}
+
+constexpr char kSpaces[] = R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})";
+
+TEST(ReadHfTokenizer, ReadsPiecesWithTheirBestRankAsScore) {
+  const auto spec = Read(PiecesJson(
+      kSpaces, R"({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                   "invert": false})"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model, TokenizerModel::kPieces);
+  EXPECT_EQ(spec->scores[7], 0);
+  EXPECT_EQ(spec->scores[8], -1);  // its first merge, not its second
+  EXPECT_EQ(spec->scores[9], -3);
+  EXPECT_TRUE(std::isinf(spec->scores[4]));
+  EXPECT_TRUE(spec->merges.empty());
+  EXPECT_EQ(spec->byte_tokens, (std::vector<std::pair<uint8_t, TokenId>>{{0x0A, 2}, {0xFF, 3}}));
+  EXPECT_EQ(spec->unknown_id, 1);
+  EXPECT_EQ(spec->space_prefix, SpacePrefix::kNone);
+}
+
+TEST(ReadHfTokenizer, ReadsWherePiecesWantASpace) {
+  const auto prefix = [](absl::string_view normalizer, absl::string_view pre_tokenizer) {
+    const auto spec = Read(PiecesJson(normalizer, pre_tokenizer));
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? spec->space_prefix : SpacePrefix::kNone;
+  };
+  EXPECT_EQ(prefix(absl::StrCat(R"({"type": "Sequence", "normalizers": [
+                                    {"type": "Prepend", "prepend": "▁"}, )",
+                                kSpaces, "]}"),
+                   "null"),
+            SpacePrefix::kEach);
+  const auto metaspace = [](absl::string_view scheme) {
+    return absl::StrCat(R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": ")", scheme,
+                        R"(", "split": false})");
+  };
+  EXPECT_EQ(prefix("null", metaspace("first")), SpacePrefix::kFirst);
+  EXPECT_EQ(prefix("null", metaspace("never")), SpacePrefix::kNone);
+  const auto refuse = [](const std::string& json, absl::string_view phrase) {
+    ExpectRefused(Read(json).status(), StatusCode::kUnimplemented, {"tokenizer.json", phrase});
+  };
+  refuse(PiecesJson("null", metaspace("always")), "always");
+  refuse(PiecesJson(R"({"type": "NFKC"})", "null"), "NFKC");
+  refuse(PiecesJson(R"({"type": "Replace", "pattern": {"String": "x"}, "content": "▁"})", "null"),
+         "U+2581");
+  refuse(PiecesJson(kSpaces, R"({"type": "Whitespace"})"), "Whitespace");
+}
+
 TEST(ReadHfTokenizer, TurnsPreTokenizersIntoPasses) {
   EXPECT_EQ(Passes(R"({"type": "Sequence", "pretokenizers": [
                        {"type": "Digits", "individual_digits": true},
@@ -155,7 +215,6 @@ TEST(ReadHfTokenizer, RefusesOtherModelsByName) {
     ExpectRefused(Read(text).status(), StatusCode::kUnimplemented, {"dir/tokenizer.json", phrase});
   };
   refuse(With("\"BPE\"", "\"Unigram\""), "Unigram");
-  refuse(With("\"byte_fallback\": false", "\"byte_fallback\": true"), "byte_fallback");
   refuse(With("\"dropout\": null", "\"dropout\": 0.1"), "dropout");
   refuse(With("\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\""), "</w>");
   refuse(With("\"unk_token\": null", "\"unk_token\": \"d\""), "lacks byte 0");

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "scheduler/text/stream_decoder.h"
 #include "scheduler/text/tokenizer.h"
@@ -22,6 +24,22 @@ std::vector<std::unique_ptr<Tokenizer>> MakeTokenizers() {
     spec.ignore_merges = tokenizers.size() % 2 == 1;
     tokenizers.push_back(*Tokenizer::Create(spec));
   }
+  // Pieces: every byte, one character for itself, merges over spaces.
+  TokenizerSpec spec;
+  spec.model = TokenizerModel::kPieces;
+  for (int byte = 0; byte < 256; ++byte) {
+    spec.byte_tokens.emplace_back(static_cast<uint8_t>(byte), byte);
+    spec.tokens.push_back(absl::StrCat("byte ", byte));
+    spec.scores.push_back(-1000);
+  }
+  for (const char* piece : {"a", "\u2581", "\u2581a", "aa", "a\u2581", "\u00e9", "\u2581\u2581a"}) {
+    spec.tokens.push_back(piece);
+    spec.scores.push_back(-static_cast<float>(spec.tokens.size() % 3));
+  }
+  spec.added.push_back({static_cast<TokenId>(spec.tokens.size()), "<|end|>", true});
+  spec.tokens.push_back("<|end|>");
+  spec.scores.push_back(0);
+  tokenizers.push_back(*Tokenizer::Create(spec));
   return tokenizers;
 }
 
@@ -56,7 +74,9 @@ void FuzzTokenizer(absl::string_view data) {
   OCTAVO_CHECK(raw_ids.ok() == (text == raw));
   const auto ids = tokenizer.Encode(text, parse_special);
   OCTAVO_CHECK(ids.ok(), ids.status().ToString());
-  OCTAVO_CHECK(tokenizer.Decode(*ids, /*skip_special=*/false) == text);
+  // Pieces do not tell U+2581 from a space.
+  OCTAVO_CHECK(tokenizer.Decode(*ids, /*skip_special=*/false) == text ||
+               (absl::StrContains(text, "\u2581") && &tokenizer == tokenizers->back().get()));
   CheckStream(tokenizer, *ids, !parse_special);
   if (!parse_special) {
     for (const TokenId id : *ids) OCTAVO_CHECK(!tokenizer.IsSpecial(id));
