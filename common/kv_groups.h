@@ -36,6 +36,11 @@ struct KvGroups {
 // negative window.
 KvGroups GroupLayers(int32_t num_layers, const std::vector<int32_t>& layer_windows);
 
+// The first block that a group with `window` needs to compute the token at `position`.
+constexpr int64_t FirstBlockSeen(int64_t position, int32_t window, int32_t block_size) {
+  return window == 0 ? 0 : std::max<int64_t>(0, position - window + 1) / block_size;
+}
+
 // Blocks that a window keeps while its sequence decodes, with two steps in flight, wherever the
 // window lies: those that intersect window + 1 consecutive positions.
 constexpr int64_t WindowBlocks(int32_t window, int32_t block_size) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/kv_groups.h"
 #include "common/sampling_params.h"
 #include "common/status_macros.h"
 
@@ -75,13 +76,25 @@ int64_t MostBlocks(const SchedulerConfig& config, int64_t prompt_tokens, int64_t
   const int64_t each = (most + config.block_size - 1) / config.block_size;
   const int64_t shared = prompt_tokens / config.block_size;
   // With one token each nobody writes after the prompt.
-  return max_tokens == 1 ? each : shared + choices * (each - shared);
+  const int64_t writers = max_tokens == 1 ? 1 : choices;
+  const int64_t all = max_tokens == 1 ? each : shared + choices * (each - shared);
+  int64_t blocks = 0;
+  for (const int32_t window : config.group_windows) {
+    blocks += std::min(all, writers * BlocksKept(each, window, config.block_size));
+  }
+  return blocks;
 }
+
+bool Windowed(const SchedulerConfig& config) { return config.group_windows.back() > 0; }
 
 int64_t NeededTokens(const SchedulerConfig& config, const SequenceState& choice) {
   const RequestState& request = *choice.request;
-  return request.request.n == 1 && Immune(config, request) ? request.max_cached_tokens()
-                                                           : choice.num_known();
+  return Immune(config, request) && !SetsAside(config, request) ? request.max_cached_tokens()
+                                                                : choice.num_known();
+}
+
+bool SetsAside(const SchedulerConfig& config, const RequestState& request) {
+  return Immune(config, request) && (request.request.n > 1 || Windowed(config));
 }
 
 int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request) {
@@ -93,7 +106,8 @@ int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request) 
     if (!choice.active) continue;
     held += (choice.num_known() + config.block_size - 1) / config.block_size - shared;
   }
-  return std::max<int64_t>(0, most - held);
+  const int64_t keeping = std::count(config.group_windows.begin(), config.group_windows.end(), 0);
+  return std::max<int64_t>(0, most - held * keeping);
 }
 
 int64_t AdmissionReserve(const SchedulerConfig& config, int64_t next_step_blocks) {

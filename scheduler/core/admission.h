@@ -25,17 +25,23 @@ int32_t MaxRunning(const SchedulerConfig& config);
 // A request that was preempted max_preemptions times is never preempted again (life.3).
 bool Immune(const SchedulerConfig& config, const RequestState& request);
 
-// Most blocks that a request can ever hold: its choices share the full blocks of the prompt.
+// Most blocks that a request can ever hold: its choices share the full blocks of the prompt, and
+// windowed groups give back what their windows have left.
 int64_t MostBlocks(const SchedulerConfig& config, int64_t prompt_tokens, int64_t max_tokens,
                    int64_t choices);
 
+// Some group sees a window only.
+bool Windowed(const SchedulerConfig& config);
+
 // Tokens that a choice of a waiting request reserves blocks for when it starts: all that are known;
-// for an immune request of one choice all that it can ever have, so that it needs nobody's blocks
-// to end. (One of several choices puts the rest aside for all of them.)
+// for an immune request that sets nothing aside all that it can ever have, so that it needs
+// nobody's blocks to end.
 int64_t NeededTokens(const SchedulerConfig& config, const SequenceState& choice);
 
-// Blocks that an immune request of several choices puts aside when it starts, so that none of them
-// ever needs another's: besides those that hold the known tokens.
+// An immune request with several choices, or with windowed groups, puts blocks aside when it
+// starts, so that it never needs another's.
+bool SetsAside(const SchedulerConfig& config, const RequestState& request);
+// How many, besides those that groups which see all have for the known tokens.
 int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request);
 
 // Free blocks that admission leaves alone: the watermark, and never less than what running

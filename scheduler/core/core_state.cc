@@ -9,7 +9,8 @@ CoreState::CoreState(const SchedulerConfig& c)
           .key = c.prefix_cache_key,
           .model_revision = c.model_revision,
           .kv_dtype = c.kv_dtype,
-          .digest_bits = c.prefix_digest_bits}),
+          .digest_bits = c.prefix_digest_bits},
+         c.group_windows),
       queues(static_cast<size_t>(MaxRunning(c))),
       producers(c.block_size) {}
 

@@ -132,6 +132,7 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
   std::vector<TokenEvent> events;
   events.reserve(result.samples.size());
   auto sample = result.samples.begin();
+  const bool windowed = Windowed(state.config);
   for (const InFlightSlice& slice : record.slices) {
     SequenceState* choice = slice.sequence;
     RequestState* request = choice->request;
@@ -142,6 +143,10 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
       state.kv.Publish(choice->table, choice->tokens, slice.end, &choice->chain);
       state.producers.Commit(choice, slice.end);
       choice->publish_at = (slice.end / state.config.block_size + 1) * state.config.block_size;
+    }
+    if (windowed && choice->active && request->phase == Phase::kRunning) {
+      state.kv.Slide(&choice->table, slice.end,
+                     SetsAside(state.config, *request) ? &request->spare : nullptr);
     }
     if (!slice.sample) continue;
     --choice->uncommitted_samples;

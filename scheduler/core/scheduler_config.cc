@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/kv_groups.h"
+#include "common/status_macros.h"
 
 namespace octavo {
 namespace {
@@ -11,6 +13,36 @@ namespace {
 absl::Status TooSmall(absl::string_view field, int64_t value, int64_t limit) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, " is ", value, "; it must be at least ", limit));
+}
+
+absl::Status ValidateGroups(const SchedulerConfig& config) {
+  const std::vector<int32_t>& windows = config.group_windows;
+  if (windows.empty()) return TooSmall("the number of group_windows", 0, 1);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i] < 0) return TooSmall("a window of group_windows", windows[i], 0);
+    if (i == 0 || windows[i - 1] == 0) continue;
+    if (windows[i] == 0 || windows[i] > windows[i - 1]) {
+      return absl::InvalidArgumentError(absl::StrCat("group_windows has ", windows[i], " after ",
+                                                     windows[i - 1],
+                                                     "; groups that see more come first"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Tokens of the longest sequence that the blocks hold: groups share them equally but for those
+// whose windows are full, the narrowest, which come last, first.
+int64_t LongestSequence(const SchedulerConfig& config) {
+  const std::vector<int32_t>& windows = config.group_windows;
+  int64_t blocks = config.num_blocks;
+  int64_t sharing = static_cast<int64_t>(windows.size());
+  for (; sharing > 0 && windows[static_cast<size_t>(sharing - 1)] > 0; --sharing) {
+    const int64_t kept = WindowBlocks(windows[static_cast<size_t>(sharing - 1)], config.block_size);
+    if (blocks / sharing < kept) break;
+    blocks -= kept;
+  }
+  if (sharing == 0) return std::numeric_limits<int32_t>::max();
+  return blocks / sharing * config.block_size;
 }
 
 }  // namespace
@@ -25,7 +57,8 @@ absl::Status Validate(const SchedulerConfig& config) {
   }
   if (config.vocab_size < 1) return TooSmall("vocab_size", config.vocab_size, 1);
   if (config.max_model_len < 2) return TooSmall("max_model_len", config.max_model_len, 2);
-  const int64_t longest = config.num_blocks * config.block_size;
+  OCTAVO_RETURN_IF_ERROR(ValidateGroups(config));
+  const int64_t longest = LongestSequence(config);
   if (config.max_model_len > longest) {
     return absl::InvalidArgumentError(
         absl::StrCat("max_model_len is ", config.max_model_len, " tokens; the ", config.num_blocks,

@@ -4,14 +4,17 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
 namespace octavo {
 
 struct SchedulerConfig {
-  int32_t block_size = 16;                // tokens per block
-  int64_t num_blocks = 0;                 // lendable blocks (kv.1)
+  int32_t block_size = 16;  // tokens per block
+  int64_t num_blocks = 0;   // lendable blocks (kv.1)
+  // Of each group of layers, in tokens; 0: sees all. Those that see more come first (kv.7).
+  std::vector<int32_t> group_windows = {0};
   int32_t vocab_size = 0;                 // token ids are in [0, vocab_size)
   int32_t max_model_len = 0;              // prompt plus generated tokens of one request
   int32_t max_num_seqs = 256;             // sequences in one step

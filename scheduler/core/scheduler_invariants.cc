@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/executor.h"
+#include "common/kv_groups.h"
 #include "scheduler/core/admission.h"
 #include "scheduler/core/core_state.h"
 #include "scheduler/core/scheduler.h"
@@ -44,9 +45,10 @@ void CheckQueues(const CoreState& state) {
 void CheckChoice(const CoreState& state, const SequenceState& choice) {
   const KvManager& kv = state.kv;
   const RequestState& request = *choice.request;
-  const int64_t held = choice.table.num_blocks();
+  const int64_t held = kv.NumRows(choice.table);
   OCTAVO_CHECK(held >= kv.BlocksFor(choice.computed), "sequence=", choice.id, " blocks=", held,
                " computed=", choice.computed);
+  if (choice.awaits <= request.source_computed) kv.CheckWindows(choice.table, choice.computed);
   OCTAVO_CHECK(held <= kv.BlocksFor(request.max_cached_tokens()), "sequence=", choice.id,
                " blocks=", held, " most tokens=", request.max_cached_tokens());
   // The source computes what the other choices of a recomputed request hold already and await.
@@ -61,6 +63,24 @@ void CheckChoice(const CoreState& state, const SequenceState& choice) {
                "sequence=", choice.id, " scheduled past max_tokens (step.6)");
 }
 
+// What windowed groups may still ask for, of `most` rows: less than a window, or what is left.
+int64_t LackingInWindows(const CoreState& state, const SequenceState& choice, int64_t most) {
+  const std::vector<int32_t>& windows = state.config.group_windows;
+  const std::vector<BlockId>& blocks = choice.table.blocks();
+  const int64_t to_come = most - state.kv.BlocksFor(choice.computed);
+  int64_t lacking = 0;
+  for (size_t group = 0; group < windows.size(); ++group) {
+    if (windows[group] == 0) continue;
+    int64_t held = 0;
+    for (size_t i = group; i < blocks.size(); i += windows.size()) {
+      held += blocks[i] != kPaddingBlock ? 1 : 0;
+    }
+    const int64_t kept = BlocksKept(most, windows[group], state.config.block_size);
+    lacking += std::clamp<int64_t>(kept - held, 0, to_come);
+  }
+  return lacking;
+}
+
 void CheckRunning(const CoreState& state, const RequestState& request) {
   OCTAVO_CHECK(request.phase == Phase::kRunning, "request=", request.rank.id);
   OCTAVO_CHECK(request.pool_preemptions <= state.config.max_preemptions,
@@ -73,12 +93,15 @@ void CheckRunning(const CoreState& state, const RequestState& request) {
     if (!choice.active) continue;
     ++active;
     CheckChoice(state, choice);
-    lacking += most - choice.table.num_blocks();
+    lacking += (most - state.kv.NumRows(choice.table)) * state.kv.num_keeping();
+    lacking += LackingInWindows(state, choice, most);
   }
   OCTAVO_CHECK(active == request.num_active && active >= 1, "request=", request.rank.id,
                " active=", active);
   OCTAVO_CHECK(request.forked || active == 1, "request=", request.rank.id);
-  OCTAVO_CHECK(!Immune(state.config, request) || lacking <= request.spare.num_blocks(),
+  // Steps in flight are about to give back what they hold beyond that.
+  const bool settled = !Windowed(state.config) || request.uncommitted_slices == 0;
+  OCTAVO_CHECK(!Immune(state.config, request) || !settled || lacking <= request.spare.num_blocks(),
                "immune request=", request.rank.id, " lacks ", lacking, " blocks");
 }
 
@@ -90,11 +113,13 @@ void CheckFilledSlots(const CoreState& state) {
   for (const RequestState* request : state.queues.running()) {
     for (const SequenceState& choice : request->choices) {
       if (!choice.active || choice.awaits > request->source_computed) continue;
-      int64_t left = choice.computed;
-      for (const BlockId block : choice.table.blocks()) {
+      const std::vector<BlockId>& blocks = choice.table.blocks();
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        const int64_t left =
+            choice.computed - static_cast<int64_t>(i) / state.kv.num_groups() * block_size;
         if (left <= 0) break;
-        filled[block] = std::max(filled[block], std::min(left, block_size));
-        left -= block_size;
+        if (blocks[i] == kPaddingBlock) continue;
+        filled[blocks[i]] = std::max(filled[blocks[i]], std::min(left, block_size));
       }
     }
   }

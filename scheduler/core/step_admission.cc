@@ -8,6 +8,14 @@
 #include "scheduler/core/step_builder.h"
 
 namespace octavo {
+namespace {
+
+// What the table of a choice can begin with.
+std::span<const PrefixRef> Found(const SequenceState& choice) {
+  return std::span(choice.chain.found).first(static_cast<size_t>(choice.chain.hit));
+}
+
+}  // namespace
 
 void StepBuilder::Admit() {
   const auto& waiting = state_.queues.waiting();
@@ -35,10 +43,20 @@ void StepBuilder::Admit() {
   }
 }
 
-int64_t StepBuilder::MatchPrefix(SequenceState* choice) const {
+int64_t StepBuilder::MostFound(const SequenceState& choice) const {
+  const RequestState& request = *choice.request;
   // At least one token is computed: it is what the next one is sampled from.
-  return state_.kv.Match(&choice->chain, choice->tokens,
-                         (choice->num_known() - 1) / state_.config.block_size);
+  const int64_t most = (choice.num_known() - 1) / state_.config.block_size;
+  if (!Windowed(state_.config)) return most;
+  // What is set aside is enough without found blocks, and not beside them.
+  if (SetsAside(state_.config, request) && state_.queues.running().empty()) return 0;
+  // Choices must find the windows at the end of the prompt that they share.
+  if (request.request.n == 1) return most;
+  return std::min<int64_t>(most, request.prompt_tokens / state_.config.block_size);
+}
+
+int64_t StepBuilder::MatchPrefix(SequenceState* choice) const {
+  return state_.kv.Match(&choice->chain, choice->tokens, MostFound(*choice));
 }
 
 bool StepBuilder::WaitsForProducer(RequestState* request) {
@@ -51,7 +69,7 @@ bool StepBuilder::WaitsForProducer(RequestState* request) {
     request->waits_for_block = -1;
   }
   const int64_t found = MatchPrefix(leader);
-  const int64_t most = (leader->num_known() - 1) / state_.config.block_size;
+  const int64_t most = MostFound(*leader);
   if (found == most) return false;
   const SequenceState* producer = state_.producers.Find(digests[static_cast<size_t>(found)]);
   if (producer == nullptr) return false;
@@ -75,17 +93,18 @@ bool StepBuilder::Start(RequestState* request, int64_t reserve) {
   // What it takes from the free list: new blocks, and found ones that nobody holds. Choices share
   // the full blocks of the prompt. At most MostBlocks, so it fits when nothing runs (life.2).
   int64_t needed = 0;
+  const bool sets_aside = SetsAside(state_.config, *request);
   for (SequenceState& choice : request->choices) {
     if (!choice.active) continue;
     const int64_t shared = &choice == source ? 0 : prompt_blocks;
     const int64_t found = std::max(MatchPrefix(&choice), shared);
-    needed += kv.BlocksFor(NeededTokens(state_.config, choice)) - found;
-    const std::span<const PrefixRef> refs = choice.chain.found;
-    if (static_cast<int64_t>(refs.size()) > shared) {
-      needed += kv.NumFree(refs.subspan(static_cast<size_t>(shared)));
+    needed += (kv.BlocksFor(NeededTokens(state_.config, choice)) - found) * kv.num_keeping();
+    needed += kv.NumFree(Found(choice), shared);
+    if (kv.num_windowed() > 0 && !sets_aside) needed += WindowsNeeded(choice, shared);
+    if (kv.num_windowed() > 0 && !state_.queues.running().empty()) {
+      needed += kv.NumFreeInWindows(Found(choice));
     }
   }
-  const bool sets_aside = request->request.n > 1 && Immune(state_.config, *request);
   const int64_t spare = sets_aside ? SpareBlocks(state_.config, *request) : 0;
   if (needed + spare > kv.num_free() - reserve) return false;
   BeginTables(request);
@@ -95,7 +114,7 @@ bool StepBuilder::Start(RequestState* request, int64_t reserve) {
   const int32_t ready = request->source_computed;
   for (SequenceState& choice : request->choices) {
     if (choice.active && choice.awaits <= ready && !choice.decoding && budget_ > 0) {
-      Prefill(&choice);
+      Prefill(&choice, /*may_preempt=*/false);
     }
   }
   return true;
@@ -106,8 +125,11 @@ void StepBuilder::BeginTables(RequestState* request) {
   SequenceState* source = request->source = request->leader();
   const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
   const auto own_way = [&](const SequenceState& choice) {
-    return &choice == source || static_cast<int64_t>(choice.chain.found.size()) >= prompt_blocks;
+    return &choice == source || choice.chain.hit >= prompt_blocks;
   };
+  // What it has put aside comes back when its windows have left it, so nobody else may hold it.
+  const bool publishes = !(Windowed(state_.config) && SetsAside(state_.config, *request));
+  request->source_computed = 0;
   // Found blocks first, all of them, before new ones are lent: those may be cached ones.
   for (SequenceState& choice : request->choices) {
     if (!choice.active) continue;
@@ -116,15 +138,15 @@ void StepBuilder::BeginTables(RequestState* request) {
     if (choice.chain.enabled) {
       choice.chain.digests.reserve(static_cast<size_t>(kv.BlocksFor(request->max_cached_tokens())));
     }
-    if (own_way(choice)) kv.Adopt(&choice.table, choice.chain.found);
+    if (own_way(choice)) kv.Adopt(&choice.table, Found(choice));
   }
   std::vector<BlockId> added;
   for (SequenceState& choice : request->choices) {
     if (!choice.active) continue;
-    int64_t begun = choice.table.num_blocks();
+    int64_t begun = kv.NumRows(choice.table);
     int64_t found = begun;
     if (!own_way(choice)) {
-      kv.Fork(source->table, prompt_blocks, &choice.table);
+      kv.ForkAhead(source->table, prompt_blocks, &choice.table);
       begun = prompt_blocks;
       found = 0;
       choice.awaits = static_cast<int32_t>(prompt_blocks * kv.block_size());
@@ -133,12 +155,13 @@ void StepBuilder::BeginTables(RequestState* request) {
                  "sequence=", choice.id);
     choice.computed = static_cast<int32_t>(begun * kv.block_size());
     kv.BeginChain(&choice.chain, found);
-    choice.publish_at = choice.chain.enabled ? static_cast<int32_t>((found + 1) * kv.block_size())
-                                             : std::numeric_limits<int32_t>::max();
+    choice.publish_at = choice.chain.enabled && publishes
+                            ? static_cast<int32_t>((found + 1) * kv.block_size())
+                            : std::numeric_limits<int32_t>::max();
   }
-  request->source_computed = source->computed;
+  ComputeSource(request);
   kv.Hash(&source->chain, source->tokens);
-  state_.producers.Add(source, source->computed / kv.block_size());
+  if (publishes) state_.producers.Add(source, source->computed / kv.block_size());
 }
 
 void StepBuilder::CountHit(RequestState* request, int64_t found_tokens) {
@@ -154,6 +177,19 @@ void StepBuilder::CountHit(RequestState* request, int64_t found_tokens) {
   counters.recovered_tokens += static_cast<uint64_t>(found_tokens);
 }
 
+int64_t StepBuilder::WindowsNeeded(const SequenceState& choice, int64_t shared) const {
+  const KvManager& kv = state_.kv;
+  const int64_t rows = kv.BlocksFor(choice.num_known()) - shared;
+  // Two chunks, one in flight, make it as fast as it gets. It can do with less.
+  const int64_t chunks = state_.queues.running().empty() ? 0 : 2 * kv.BlocksFor(LongestChunk());
+  int64_t blocks = 0;
+  for (const int32_t window : state_.config.group_windows) {
+    if (window == 0) continue;
+    blocks += std::min(rows, WindowBlocks(window, kv.block_size()) + chunks);
+  }
+  return blocks;
+}
+
 int64_t StepBuilder::RunningWidth() const {
   int64_t width = 0;
   for (const RequestState* request : state_.queues.running()) width += request->width();
@@ -167,14 +203,19 @@ int64_t StepBuilder::NextStepBlocks() const {
 }
 
 int64_t StepBuilder::NextStepBlocks(const RequestState& request) const {
-  if (!request.spare.empty()) return 0;
+  if (SetsAside(state_.config, request)) return 0;
   int64_t blocks = 0;
   for (const SequenceState& choice : request.choices) {
     if (!choice.active || choice.ending()) continue;
-    blocks += state_.kv.BlocksToWrite(choice.table, std::max(choice.computed, choice.num_known()));
+    const int32_t known = choice.num_known();
+    if (!choice.decoding) {
+      blocks += state_.kv.WindowsMissing(choice.table, choice.computed,
+                                         std::min(known, choice.computed + LongestChunk()));
+    }
+    blocks += state_.kv.BlocksToWrite(choice.table, std::max(choice.computed, known));
   }
-  // Once forked, each further choice needs a block of its own to go on.
-  return request.forked ? blocks : blocks + request.request.n - 1;
+  // Once forked, each further choice needs a block of its own to go on, in each group.
+  return request.forked ? blocks : blocks + (request.request.n - 1) * state_.kv.num_groups();
 }
 
 }  // namespace octavo

@@ -30,7 +30,7 @@ void StepBuilder::Build(StepPlan* plan, InFlightStep* record) {
     const int32_t ready = running[i]->source_computed;
     for (SequenceState& choice : running[i]->choices) {
       if (choice.active && !choice.decoding && choice.awaits <= ready && budget_ > 0) {
-        Prefill(&choice);
+        Prefill(&choice, /*may_preempt=*/true);
       }
     }
   }
@@ -39,33 +39,38 @@ void StepBuilder::Build(StepPlan* plan, InFlightStep* record) {
 
 void StepBuilder::Decode(SequenceState* choice) {
   std::vector<BlockId> new_blocks;
-  std::optional<CopyOnWrite> copy;
-  if (!ReserveForDecode(choice, &new_blocks, &copy)) {
+  std::vector<CopyOnWrite> copies;
+  if (!ReserveForDecode(choice, &new_blocks, &copies)) {
     short_of_blocks_ = true;
     return;
   }
   SeqSlice& slice = AddSlice(choice, 1, /*sample=*/true);
   slice.feed_sampled = true;
   slice.new_blocks = std::move(new_blocks);
-  if (copy.has_value()) {
-    plan_->copies.push_back(copy->copy);
-    slice.replaced.push_back({copy->index, copy->copy.target});
+  for (const CopyOnWrite& copy : copies) {
+    if (copy.copy.source != kPaddingBlock) plan_->copies.push_back(copy.copy);
+    slice.replaced.push_back({copy.index, copy.copy.target});
   }
 }
 
 bool StepBuilder::ReserveForDecode(SequenceState* choice, std::vector<BlockId>* new_blocks,
-                                   std::optional<CopyOnWrite>* copy) {
+                                   std::vector<CopyOnWrite>* copies) {
   KvManager& kv = state_.kv;
   RequestState* request = choice->request;
-  while (!kv.ReserveToWrite(&choice->table, choice->computed, &request->spare, new_blocks, copy)) {
-    // Blocks that steps in flight are about to give back are worth one step's wait; another
-    // request's work is not.
-    if (kv.num_free() + ComingBlocks() - promised_ >= 1) {
-      ++promised_;
-      return false;
-    }
+  while (
+      !kv.ReserveToWrite(&choice->table, choice->computed, &request->spare, new_blocks, copies)) {
+    // What was set aside comes back as its steps in flight slide.
+    if (SetsAside(state_.config, *request)) return false;
+    if (WaitFor(kv.BlocksToWrite(choice->table, choice->computed))) return false;
     if (!PreemptFor(*request)) return false;
   }
+  return true;
+}
+
+bool StepBuilder::WaitFor(int64_t blocks) {
+  // Another request's work is not worth a step.
+  if (state_.kv.num_free() + ComingBlocks() - promised_ < blocks) return false;
+  promised_ += blocks;
   return true;
 }
 
@@ -88,24 +93,57 @@ bool StepBuilder::PreemptFor(const RequestState& beneficiary) {
   const std::vector<RequestState*>& running = state_.queues.running();
   candidates_.clear();
   for (const RequestState* request : running) {
+    // One that is in this step already is too late to be chosen.
     candidates_.push_back({.rank = request->rank,
                            .cost_tokens = request->computed_tokens(),
-                           .immune = Immune(state_.config, *request) || request->ending()});
+                           .immune = Immune(state_.config, *request) || request->ending() ||
+                                     request->last_step == record_->step});
   }
   const std::optional<size_t> victim = ChooseVictim(candidates_, beneficiary.rank);
   if (!victim) return false;
-  OCTAVO_CHECK(running[*victim]->last_step != record_->step, "victim is in the step being built");
   state_.Preempt(running[*victim], /*by_reset=*/false);
   short_of_blocks_ = true;
   return true;
 }
 
-void StepBuilder::Prefill(SequenceState* choice) {
-  RequestState* request = choice->request;
+int32_t StepBuilder::LongestChunk() const {
   const int32_t chunk = state_.config.max_prefill_chunk;
+  const int32_t budget = state_.config.max_num_batched_tokens;
+  return chunk > 0 ? std::min(chunk, budget) : budget;
+}
+
+int32_t StepBuilder::FitWindows(const SequenceState& choice, int32_t num_tokens, bool may_preempt) {
+  const KvManager& kv = state_.kv;
+  const RequestState& request = *choice.request;
+  if (kv.num_windowed() == 0) return num_tokens;
+  while (true) {
+    const int64_t available = request.spare.num_blocks() + kv.num_free();
+    const int64_t end = int64_t{choice.computed} + num_tokens;
+    if (kv.WindowsMissing(choice.table, choice.computed, end) <= available) return num_tokens;
+    const int64_t rows = kv.BlocksFor(choice.computed) + available / kv.num_windowed();
+    const int64_t fits = rows * kv.block_size() - choice.computed;
+    if (fits > 0) return static_cast<int32_t>(std::min<int64_t>(fits, num_tokens));
+    // Its own steps in flight are about to leave some behind.
+    const bool slides =
+        SetsAside(state_.config, request) ||
+        (request.uncommitted_slices > 0 && kv.BlocksSliding(choice.table, choice.computed) > 0);
+    if (!slides && !WaitFor(kv.num_windowed()) && may_preempt && PreemptFor(request)) continue;
+    short_of_blocks_ = true;
+    return 0;
+  }
+}
+
+void StepBuilder::Prefill(SequenceState* choice, bool may_preempt) {
+  RequestState* request = choice->request;
   const int32_t left = choice->num_known() - choice->computed;
-  const int32_t num_tokens = std::min({left, budget_, chunk > 0 ? chunk : left});
+  const int32_t num_tokens =
+      FitWindows(*choice, std::min({left, budget_, LongestChunk()}), may_preempt);
+  if (num_tokens == 0) return;
   const int32_t first = choice->computed;
+  std::vector<BlockReplacement> lent;
+  OCTAVO_CHECK(state_.kv.ReserveWindows(&choice->table, first, int64_t{first} + num_tokens,
+                                        &request->spare, &lent),
+               "sequence=", choice->id, " tokens=", num_tokens);
   SeqSlice& slice = AddSlice(choice, num_tokens, /*sample=*/num_tokens == left);
   slice.tokens.assign(choice->tokens.begin() + first, choice->tokens.begin() + first + num_tokens);
   if (!choice->started) {
@@ -113,6 +151,8 @@ void StepBuilder::Prefill(SequenceState* choice) {
     slice.start =
         SequenceStart{request->request.sampling, static_cast<uint32_t>(choice->choice_index)};
     slice.new_blocks = choice->table.blocks();
+  } else {
+    slice.replaced = std::move(lent);
   }
   record_->prefill_tokens += num_tokens;
   if (slice.sample && !request->forked) Fork(choice, &slice);
@@ -141,6 +181,14 @@ void StepBuilder::Fork(SequenceState* parent, SeqSlice* slice) {
   }
 }
 
+void StepBuilder::ComputeSource(RequestState* request) {
+  const int32_t before = std::exchange(request->source_computed, request->source->computed);
+  for (SequenceState& choice : request->choices) {
+    if (choice.awaits <= before || choice.awaits > request->source_computed) continue;
+    state_.kv.ShareWindows(request->source->table, choice.awaits, &choice.table);
+  }
+}
+
 SeqSlice& StepBuilder::AddSlice(SequenceState* choice, int32_t num_tokens, bool sample) {
   RequestState* request = choice->request;
   SeqSlice& slice = plan_->slices.emplace_back();
@@ -150,7 +198,7 @@ SeqSlice& StepBuilder::AddSlice(SequenceState* choice, int32_t num_tokens, bool 
   slice.sample = sample;
   state_.kv.Fill(choice->table, choice->computed, int64_t{choice->computed} + num_tokens);
   choice->computed += num_tokens;
-  if (choice == request->source) request->source_computed = choice->computed;
+  if (choice == request->source) ComputeSource(request);
   request->last_step = record_->step;
   ++request->uncommitted_slices;
   if (sample) {

@@ -3,7 +3,6 @@
 #define OCTAVO_SCHEDULER_CORE_STEP_BUILDER_H_
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -15,7 +14,8 @@ namespace octavo {
 
 // Lives for one call of Scheduler::Schedule. A decode that finds no block either takes one from a
 // junior request or sits this step out; it is never taken out of the running list for its own
-// sake. Prefills need no blocks: admission reserved them.
+// sake. Prefills need blocks for windowed groups only: admission reserved the others. They take
+// what there is, down to one row, before they sit out.
 class StepBuilder {
  public:
   // `candidates` is scratch space that the caller keeps from step to step.
@@ -26,11 +26,18 @@ class StepBuilder {
 
  private:
   void Decode(SequenceState* choice);
-  void Prefill(SequenceState* choice);
+  void Prefill(SequenceState* choice, bool may_preempt);
+  // How many of the next `num_tokens` tokens windowed groups find blocks for; 0: none now.
+  int32_t FitWindows(const SequenceState& choice, int32_t num_tokens, bool may_preempt);
   // The choices of a request are born: they share its blocks, and sample the same logits.
   void Fork(SequenceState* parent, SeqSlice* slice);
+  // The source of a recomputed request has gone on: the choices that awaited what it computes now
+  // share its windows as they are at that place.
+  void ComputeSource(RequestState* request);
   bool ReserveForDecode(SequenceState* choice, std::vector<BlockId>* new_blocks,
-                        std::optional<CopyOnWrite>* copy);
+                        std::vector<CopyOnWrite>* copies);
+  // `blocks` that steps in flight are about to give back are worth one step's wait.
+  bool WaitFor(int64_t blocks);
   bool PreemptFor(const RequestState& beneficiary);
   int64_t ComingBlocks();
   SeqSlice& AddSlice(SequenceState* choice, int32_t num_tokens, bool sample);
@@ -39,12 +46,18 @@ class StepBuilder {
   void Admit();
   // Another request is computing what this one needs next, and is nearer to it.
   bool WaitsForProducer(RequestState* request);
+  // Rows that the table of a choice may begin with.
+  int64_t MostFound(const SequenceState& choice) const;
   int64_t MatchPrefix(SequenceState* choice) const;
   // Takes the blocks of the request's known tokens, but for `reserve`. False when they do not fit.
   bool Start(RequestState* request, int64_t reserve);
   void BeginTables(RequestState* request);
   void CountHit(RequestState* request, int64_t found_tokens);
   int64_t RunningWidth() const;
+  // Blocks of windowed groups that a choice holds while it computes its known tokens, but for its
+  // first `shared` rows; when nothing runs the fewest that it can do with.
+  int64_t WindowsNeeded(const SequenceState& choice, int64_t shared) const;
+  int32_t LongestChunk() const;
   int64_t NextStepBlocks() const;
   int64_t NextStepBlocks(const RequestState& request) const;
 

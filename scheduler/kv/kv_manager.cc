@@ -7,24 +7,48 @@
 
 namespace octavo {
 
-KvManager::KvManager(int64_t num_blocks, int32_t block_size, const PrefixCacheConfig& cache)
+KvManager::KvManager(int64_t num_blocks, int32_t block_size, const PrefixCacheConfig& cache,
+                     const std::vector<int32_t>& windows)
     : block_size_(block_size),
+      windows_(windows),
+      num_groups_(static_cast<int64_t>(windows.size())),
+      num_keeping_(std::count(windows.begin(), windows.end(), 0)),
       pool_(num_blocks),
-      cache_(cache, num_blocks, block_size),
+      cache_(cache, num_blocks, block_size, windows),
       deferred_holders_(static_cast<size_t>(num_blocks) + 1, 0),
       filled_(static_cast<size_t>(num_blocks) + 1, 0) {
-  OCTAVO_CHECK(block_size > 0, "block_size=", block_size);
+  OCTAVO_CHECK(block_size > 0 && num_groups_ > 0, "block_size=", block_size,
+               " groups=", num_groups_);
+  OCTAVO_CHECK(std::all_of(windows.begin() + num_keeping_, windows.end(),
+                           [](int32_t window) { return window > 0; }),
+               "groups that see all come first");
 }
 
 BlockId KvManager::Lend() {
   const BlockId block = *pool_.Lend();
   if (cache_.Contains(block)) {
-    cache_.Remove(block);
+    displaced_.clear();
+    cache_.Remove(block, &displaced_);
+    Forget(displaced_);
     --num_cached_;
     ++evictions_;
   }
   filled_[block] = 0;
   return block;
+}
+
+BlockId KvManager::TakeFrom(BlockTable* spare) {
+  if (spare->empty()) {
+    ++spare->borrowed_;
+    return Lend();
+  }
+  const BlockId block = spare->blocks_.back();
+  spare->blocks_.pop_back();
+  return block;
+}
+
+void KvManager::Forget(const std::vector<BlockId>& displaced) {
+  for (const BlockId block : displaced) num_cached_ -= pool_.ref_count(block) == 0 ? 1 : 0;
 }
 
 void KvManager::Share(BlockId block) {
@@ -50,22 +74,27 @@ void KvManager::Return(BlockId block) {
 }
 
 int64_t KvManager::BlocksMissing(const BlockTable& table, int64_t tokens) const {
-  return std::max<int64_t>(0, BlocksFor(tokens) - table.num_blocks());
+  const int64_t entries = BlocksFor(tokens) * num_groups_;
+  if (entries <= table.num_blocks()) return 0;
+  return (entries - table.num_blocks()) / num_groups_ * num_keeping_;
 }
 
 int64_t KvManager::NumExclusive(const BlockTable& table) const {
-  return std::count_if(table.blocks_.begin(), table.blocks_.end(),
-                       [this](BlockId block) { return pool_.ref_count(block) == 1; });
+  return std::count_if(table.blocks_.begin(), table.blocks_.end(), [this](BlockId block) {
+    return block != kPaddingBlock && pool_.ref_count(block) == 1;
+  });
 }
 
 bool KvManager::Reserve(BlockTable* table, int64_t tokens, std::vector<BlockId>* added) {
-  const int64_t missing = BlocksMissing(*table, tokens);
-  if (missing > num_free()) return false;
-  added->reserve(added->size() + static_cast<size_t>(missing));
-  for (int64_t i = 0; i < missing; ++i) {
-    const BlockId block = Lend();
+  if (BlocksMissing(*table, tokens) > num_free()) return false;
+  const size_t entries = static_cast<size_t>(BlocksFor(tokens) * num_groups_);
+  if (entries <= table->blocks_.size()) return true;
+  added->reserve(added->size() + entries - table->blocks_.size());
+  for (int64_t group = 0; table->blocks_.size() < entries;) {
+    const BlockId block = group < num_keeping_ ? Lend() : kPaddingBlock;
     table->blocks_.push_back(block);
     added->push_back(block);
+    if (++group == num_groups_) group = 0;
   }
   return true;
 }
@@ -76,77 +105,102 @@ bool KvManager::ReserveSpare(BlockTable* spare, int64_t blocks) {
   return true;
 }
 
-void KvManager::Adopt(BlockTable* table, std::span<const PrefixRef> blocks) {
+void KvManager::Adopt(BlockTable* table, std::span<const PrefixRef> rows) {
   OCTAVO_CHECK(table->empty(), "blocks=", table->num_blocks());
-  for (const PrefixRef& ref : blocks) {
-    OCTAVO_CHECK(cache_.index().Alive(ref), "block ", ref.block, " was lent again");
-    Share(ref.block);
-    table->blocks_.push_back(ref.block);
+  const int64_t tokens = static_cast<int64_t>(rows.size()) * block_size_;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    OCTAVO_CHECK(cache_.index().Alive(rows[row]), "block ", rows[row].block, " was lent again");
+    for (int32_t group = 0; group < num_groups_; ++group) {
+      const int32_t window = windows_[static_cast<size_t>(group)];
+      const bool left = static_cast<int64_t>(row) < FirstRow(tokens, window);
+      const BlockId block = left ? kPaddingBlock : cache_.index().BlockOf(rows[row], group);
+      if (!left) Share(block);
+      table->blocks_.push_back(block);
+    }
   }
+  table->slid_ = tokens;
 }
 
-void KvManager::Fork(const BlockTable& parent, int64_t blocks, BlockTable* child) {
-  OCTAVO_CHECK(child->empty() && blocks <= parent.num_blocks(), "blocks=", blocks, " of ",
+void KvManager::Fork(const BlockTable& parent, int64_t rows, BlockTable* child) {
+  const int64_t entries = rows * num_groups_;
+  OCTAVO_CHECK(child->empty() && entries <= parent.num_blocks(), "entries=", entries, " of ",
                parent.num_blocks());
-  for (int64_t i = 0; i < blocks; ++i) {
+  for (int64_t i = 0; i < entries; ++i) {
     const BlockId block = parent.blocks_[static_cast<size_t>(i)];
-    Share(block);
+    if (block != kPaddingBlock) Share(block);
     child->blocks_.push_back(block);
   }
+  child->slid_ = parent.slid_;
 }
 
 int64_t KvManager::BlocksToWrite(const BlockTable& table, int64_t position) const {
-  const int64_t index = position / block_size_;
-  if (index >= table.num_blocks()) return index + 1 - table.num_blocks();
-  return pool_.ref_count(table.blocks_[static_cast<size_t>(index)]) > 1 ? 1 : 0;
+  const int64_t row = position / block_size_;
+  const int64_t begin = row * num_groups_;
+  if (begin >= table.num_blocks()) return begin + num_groups_ - table.num_blocks();
+  int64_t blocks = 0;
+  for (int64_t i = begin; i < begin + num_groups_; ++i) {
+    const BlockId block = table.blocks_[static_cast<size_t>(i)];
+    blocks += block == kPaddingBlock || pool_.ref_count(block) > 1 ? 1 : 0;
+  }
+  return blocks;
 }
 
 bool KvManager::ReserveToWrite(BlockTable* table, int64_t position, BlockTable* spare,
-                               std::vector<BlockId>* added, std::optional<CopyOnWrite>* copy) {
+                               std::vector<BlockId>* added, std::vector<CopyOnWrite>* copies) {
   const int64_t needed = BlocksToWrite(*table, position);
   if (needed == 0) return true;
-  OCTAVO_CHECK(needed == 1, "position=", position, " blocks=", table->num_blocks());
-  BlockId block = kPaddingBlock;
-  if (!spare->empty()) {
-    block = spare->blocks_.back();
-    spare->blocks_.pop_back();
-  } else {
-    if (num_free() == 0) return false;
-    block = Lend();
-  }
-  const size_t index = static_cast<size_t>(position / block_size_);
-  if (index == table->blocks_.size()) {
-    table->blocks_.push_back(block);
-    added->push_back(block);
+  OCTAVO_CHECK(needed <= num_groups_, "position=", position, " blocks=", table->num_blocks());
+  if (needed > spare->num_blocks() + num_free()) return false;
+  const size_t begin = static_cast<size_t>(position / block_size_ * num_groups_);
+  if (begin == table->blocks_.size()) {
+    for (int64_t group = 0; group < num_groups_; ++group) {
+      const BlockId block = TakeFrom(spare);
+      table->blocks_.push_back(block);
+      added->push_back(block);
+    }
     return true;
   }
-  BlockId& entry = table->blocks_[index];
-  *copy = CopyOnWrite{static_cast<int32_t>(index), {entry, block}};
-  Return(entry);  // others hold it still, so it is not lent again in this step (step.4)
-  entry = block;
-  Fill(*table, static_cast<int64_t>(index) * block_size_, position);
-  ++copies_on_write_;
+  for (size_t i = begin; i < begin + static_cast<size_t>(num_groups_); ++i) {
+    BlockId& entry = table->blocks_[i];
+    const bool shared = entry != kPaddingBlock;
+    if (shared && pool_.ref_count(entry) == 1) continue;
+    const BlockId block = TakeFrom(spare);
+    copies->push_back({static_cast<int32_t>(i), {entry, block}});
+    // Others hold it still, so it is not lent again in this step (step.4).
+    if (shared) Return(entry);
+    entry = block;
+    copies_on_write_ += shared ? 1 : 0;
+  }
+  Fill(*table, position / block_size_ * block_size_, position);
   return true;
 }
 
 void KvManager::Fill(const BlockTable& table, int64_t from, int64_t to) {
-  for (int64_t i = from / block_size_; i * block_size_ < to; ++i) {
-    int32_t& filled = filled_[table.blocks_[static_cast<size_t>(i)]];
-    const int32_t now = static_cast<int32_t>(std::min<int64_t>(block_size_, to - i * block_size_));
-    if (now <= filled) continue;
-    filled_slots_ += now - filled;
-    filled = now;
+  for (int64_t row = from / block_size_; row * block_size_ < to; ++row) {
+    const int32_t now =
+        static_cast<int32_t>(std::min<int64_t>(block_size_, to - row * block_size_));
+    for (int64_t group = 0; group < num_groups_; ++group) {
+      const BlockId block = table.blocks_[At(row, group)];
+      int32_t& filled = filled_[block];
+      if (block == kPaddingBlock || now <= filled) continue;
+      filled_slots_ += now - filled;
+      filled = now;
+    }
   }
 }
 
 void KvManager::Release(BlockTable* table, StepId last_step) {
+  table->slid_ = table->borrowed_ = 0;
   if (table->empty()) return;
   if (last_step <= committed_) {
     std::vector<BlockId>& blocks = table->blocks_;
-    for (; !blocks.empty(); blocks.pop_back()) Return(blocks.back());
+    for (; !blocks.empty(); blocks.pop_back()) {
+      if (blocks.back() != kPaddingBlock) Return(blocks.back());
+    }
     return;
   }
   for (const BlockId block : table->blocks_) {
+    if (block == kPaddingBlock) continue;
     ++deferred_holders_[block];
     if (OnlyDeferred(block)) BecomeDeferred(block);
   }
@@ -157,6 +211,7 @@ void KvManager::ReleaseNow(Deferred* deferred) {
   std::vector<BlockId>& blocks = deferred->table.blocks_;
   for (; !blocks.empty(); blocks.pop_back()) {
     const BlockId block = blocks.back();
+    if (block == kPaddingBlock) continue;
     if (OnlyDeferred(block)) LeaveDeferred(block);
     --deferred_holders_[block];
     Return(block);
@@ -189,16 +244,21 @@ void KvManager::Publish(const BlockTable& table, std::span<const TokenId> tokens
                         PrefixChain* chain) {
   displaced_.clear();
   cache_.Publish(chain, table.blocks_, tokens, committed / block_size_, &displaced_);
-  for (const BlockId block : displaced_) num_cached_ -= pool_.ref_count(block) == 0 ? 1 : 0;
+  Forget(displaced_);
 }
 
-int64_t KvManager::NumFree(std::span<const PrefixRef> blocks) const {
-  return std::count_if(blocks.begin(), blocks.end(),
-                       [this](const PrefixRef& ref) { return pool_.ref_count(ref.block) == 0; });
+int64_t KvManager::NumFree(std::span<const PrefixRef> rows, int64_t first) const {
+  int64_t blocks = 0;
+  for (size_t row = static_cast<size_t>(first); row < rows.size(); ++row) {
+    for (int32_t group = 0; group < num_keeping_; ++group) {
+      blocks += pool_.ref_count(cache_.index().BlockOf(rows[row], group)) == 0 ? 1 : 0;
+    }
+  }
+  return blocks;
 }
 
 int64_t KvManager::FlushCache() {
-  const int64_t forgotten = cache_.index().size();
+  const int64_t forgotten = cache_.index().num_blocks();
   cache_.Clear();
   num_cached_ = 0;
   return forgotten;
@@ -212,9 +272,11 @@ void KvManager::CheckInvariants(const std::vector<const BlockTable*>& tables) co
   std::vector<int32_t> deferred_holders(entries, 0);
   const auto count = [&](const BlockTable& table, std::vector<int32_t>* counts) {
     for (const BlockId block : table.blocks()) {
-      OCTAVO_CHECK(block > kPaddingBlock && block <= num_blocks(), "block=", block);
+      OCTAVO_CHECK(block >= kPaddingBlock && block <= num_blocks(), "block=", block);
+      OCTAVO_CHECK(block != kPaddingBlock || num_windowed() > 0, "a table lacks a block");
       ++(*counts)[block];
     }
+    (*counts)[kPaddingBlock] = 0;
   };
   for (const BlockTable* table : tables) count(*table, &holders);
   for (const Deferred& deferred : deferred_) {
@@ -240,12 +302,15 @@ void KvManager::CheckInvariants(const std::vector<const BlockTable*>& tables) co
 }
 
 void KvManager::CheckWritable(const BlockTable& table, int64_t position) const {
-  for (int64_t i = position / block_size_; i < table.num_blocks(); ++i) {
-    const BlockId block = table.blocks_[static_cast<size_t>(i)];
-    const bool partly_filled = i * block_size_ < position;
-    OCTAVO_CHECK(!cache_.Contains(block), "published block ", block, " would be written");
-    OCTAVO_CHECK(partly_filled || pool_.ref_count(block) == 1, "block ", block, " has ",
-                 pool_.ref_count(block), " writers");
+  for (int64_t row = position / block_size_; row < NumRows(table); ++row) {
+    for (int64_t group = 0; group < num_groups_; ++group) {
+      const BlockId block = table.blocks_[At(row, group)];
+      if (block == kPaddingBlock) continue;
+      const bool partly_filled = row * block_size_ < position;
+      OCTAVO_CHECK(!cache_.Contains(block), "published block ", block, " would be written");
+      OCTAVO_CHECK(partly_filled || pool_.ref_count(block) == 1, "block ", block, " has ",
+                   pool_.ref_count(block), " writers");
+    }
   }
 }
 

@@ -3,12 +3,12 @@
 #define OCTAVO_SCHEDULER_KV_KV_MANAGER_H_
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "common/ids.h"
+#include "common/kv_groups.h"
 #include "common/step.h"
 #include "scheduler/kv/block_pool.h"
 #include "scheduler/kv/block_table.h"
@@ -16,7 +16,8 @@
 
 namespace octavo {
 
-// A shared block is about to be written: the table's entry `index` has become `copy.target`.
+// A shared block is about to be written: the table's entry `index` has become `copy.target`. The
+// padding block as the source: there was none.
 struct CopyOnWrite {
   int32_t index = 0;
   BlockCopy copy;
@@ -29,10 +30,16 @@ struct CopyOnWrite {
 //
 // A free block that the prefix index names is `cached`: it is lent like any other when its turn
 // comes, and only then leaves the index (kv.5).
+//
+// Layers form groups (kv.7), and each row of a table has a block for each. Those with a window hold
+// only what the window sees: a table lends their blocks as its tokens are computed
+// (ReserveWindows), and gives them back as committed tokens leave the window (Slide).
 class KvManager {
  public:
   KvManager(int64_t num_blocks, int32_t block_size) : KvManager(num_blocks, block_size, {}) {}
-  KvManager(int64_t num_blocks, int32_t block_size, const PrefixCacheConfig& cache);
+  // `windows`: of each group, in tokens, those that see all (0) first.
+  KvManager(int64_t num_blocks, int32_t block_size, const PrefixCacheConfig& cache,
+            const std::vector<int32_t>& windows = {0});
 
   int32_t block_size() const { return block_size_; }  // tokens
   int64_t num_blocks() const { return pool_.num_blocks(); }
@@ -52,8 +59,13 @@ class KvManager {
   int64_t held_slots() const { return (num_blocks() - num_free() - num_deferred_) * block_size_; }
   int64_t filled_slots() const { return filled_slots_; }
 
+  int64_t num_groups() const { return num_groups_; }
+  int64_t num_keeping() const { return num_keeping_; }  // groups that see all
+  int64_t num_windowed() const { return num_groups_ - num_keeping_; }
+  // Rows of a table: the blocks of one group that sees all.
   int64_t BlocksFor(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
-  // Blocks that `table` lacks to hold `tokens` tokens; 0 when it holds enough.
+  int64_t NumRows(const BlockTable& table) const { return table.num_blocks() / num_groups_; }
+  // Blocks that Reserve needs for `tokens` tokens; 0 when `table` holds enough.
   int64_t BlocksMissing(const BlockTable& table, int64_t tokens) const;
   bool CanReserve(const BlockTable& table, int64_t tokens) const {
     return BlocksMissing(table, tokens) <= num_free();
@@ -63,10 +75,10 @@ class KvManager {
   int32_t ref_count(BlockId block) const { return pool_.ref_count(block); }
   // Memory for the entries of `max_tokens` tokens, so that later reservations allocate nothing.
   void Prepare(BlockTable* table, int64_t max_tokens) const {
-    table->blocks_.reserve(static_cast<size_t>(BlocksFor(max_tokens)));
+    table->blocks_.reserve(static_cast<size_t>(BlocksFor(max_tokens) * num_groups_));
   }
-  // Makes `table` hold `tokens` tokens and appends the blocks it gained to `added`. All or nothing:
-  // false when too few are free (kv.4).
+  // Makes `table` have the rows of `tokens` tokens, with the blocks of groups that see all, and
+  // appends the entries it gained to `added`. All or nothing: false when too few are free (kv.4).
   bool Reserve(BlockTable* table, int64_t tokens, std::vector<BlockId>* added);
   // `blocks` more blocks, whatever they will be for. All or nothing.
   bool ReserveSpare(BlockTable* spare, int64_t blocks);
@@ -74,20 +86,38 @@ class KvManager {
   // named them, is committed; 0: no step did.
   void Release(BlockTable* table, StepId last_step);
 
+  // Windows. Entries that windowed groups lack to compute positions [`from`, `to`). REQUIRES: the
+  // table has their rows.
+  int64_t WindowsMissing(const BlockTable& table, int64_t from, int64_t to) const;
+  // Lends them, from `spare` first, and appends them to `lent`. All or nothing.
+  bool ReserveWindows(BlockTable* table, int64_t from, int64_t to, BlockTable* spare,
+                      std::vector<BlockReplacement>* lent);
+  // The first `committed` tokens are, and nothing before their windows will be read again: gives
+  // those blocks back, at once, since steps in flight do not read them either. They go to `keep`,
+  // when it is given and nobody else holds them, so that who put blocks aside keeps as many.
+  void Slide(BlockTable* table, int64_t committed, BlockTable* keep);
+  // Entries that Slide would give up.
+  int64_t BlocksSliding(const BlockTable& table, int64_t committed) const;
+  // `child` has the rows of `parent` but nothing in its windows: it gets what they see of the first
+  // `tokens` tokens. REQUIRES: `parent` still has that.
+  void ShareWindows(const BlockTable& parent, int64_t tokens, BlockTable* child);
+
   // Sharing. A table that begins with shared blocks must never write into them: full ones are not
   // written any more, and the partly filled last one is copied by ReserveToWrite.
   //
-  // An empty `table` begins with `blocks`, found in the index.
-  void Adopt(BlockTable* table, std::span<const PrefixRef> blocks);
-  // An empty `child` begins with the first `blocks` of `parent`.
-  void Fork(const BlockTable& parent, int64_t blocks, BlockTable* child);
+  // An empty `table` begins with `rows`, found in the index.
+  void Adopt(BlockTable* table, std::span<const PrefixRef> rows);
+  // An empty `child` begins with the first `rows` of `parent`.
+  void Fork(const BlockTable& parent, int64_t rows, BlockTable* child);
+  // The same, before their tokens are computed: without windows (ShareWindows).
+  void ForkAhead(const BlockTable& parent, int64_t rows, BlockTable* child);
   // Blocks that ReserveToWrite needs.
   int64_t BlocksToWrite(const BlockTable& table, int64_t position) const;
   // Makes `table` able to take a token at `position`, the first that it does not hold yet: appends
-  // a block, or replaces one that others hold too by a copy (kv.2). Blocks come from `spare` first.
-  // All or nothing.
+  // a row, or replaces blocks that others hold too by copies (kv.2). Blocks come from `spare`
+  // first. All or nothing.
   bool ReserveToWrite(BlockTable* table, int64_t position, BlockTable* spare,
-                      std::vector<BlockId>* added, std::optional<CopyOnWrite>* copy);
+                      std::vector<BlockId>* added, std::vector<CopyOnWrite>* copies);
 
   // A step will write positions [`from`, `to`) of `table`. REQUIRES: it holds blocks for them.
   void Fill(const BlockTable& table, int64_t from, int64_t to);
@@ -106,8 +136,10 @@ class KvManager {
   // The first `committed` of `tokens` are in the blocks of `table`, written by committed steps.
   void Publish(const BlockTable& table, std::span<const TokenId> tokens, int64_t committed,
                PrefixChain* chain);
-  // Free blocks among those that Adopt would take.
-  int64_t NumFree(std::span<const PrefixRef> blocks) const;
+  // Free blocks among those that Adopt would take for `rows`: of groups that see all in the rows
+  // from `first` on, and of the others.
+  int64_t NumFree(std::span<const PrefixRef> rows, int64_t first) const;
+  int64_t NumFreeInWindows(std::span<const PrefixRef> rows) const;
   // Forgets what is cached. Blocks in use stay where they are; tables that began before never
   // publish again. Returns how many blocks were forgotten.
   int64_t FlushCache();
@@ -124,6 +156,9 @@ class KvManager {
   // Ends the process when a write at `position` or later could reach a block that another table
   // holds or that is published (kv.2), but for the block that ReserveToWrite would copy.
   void CheckWritable(const BlockTable& table, int64_t position) const;
+  // Ends the process unless windowed groups hold what windows see of the committed and what the
+  // first `computed` tokens were written to, and nothing that windows have left.
+  void CheckWindows(const BlockTable& table, int64_t computed) const;
 
  private:
   struct Deferred {
@@ -132,6 +167,16 @@ class KvManager {
   };
 
   BlockId Lend();
+  BlockId TakeFrom(BlockTable* spare);
+  // Blocks of the index that lost their row.
+  void Forget(const std::vector<BlockId>& displaced);
+  // The first row that a window sees of what follows `tokens` tokens.
+  int64_t FirstRow(int64_t tokens, int32_t window) const {
+    return FirstBlockSeen(tokens, window, block_size_);
+  }
+  size_t At(int64_t row, int64_t group) const {
+    return static_cast<size_t>(row * num_groups_ + group);
+  }
   void Share(BlockId block);
   void Return(BlockId block);
   void ReleaseNow(Deferred* deferred);
@@ -150,6 +195,9 @@ class KvManager {
   }
 
   const int32_t block_size_;
+  const std::vector<int32_t> windows_;  // by group
+  const int64_t num_groups_;
+  const int64_t num_keeping_;
   BlockPool pool_;
   PrefixCache cache_;
   int64_t num_cached_ = 0;

@@ -3,14 +3,17 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/kv_groups.h"
 
 namespace octavo {
 
-PrefixCache::PrefixCache(const PrefixCacheConfig& config, int64_t num_blocks, int32_t block_size)
+PrefixCache::PrefixCache(const PrefixCacheConfig& config, int64_t num_blocks, int32_t block_size,
+                         const std::vector<int32_t>& windows)
     : config_(config),
       block_size_(block_size),
+      windows_(windows),
       hasher_(config.digest_bits),
-      index_(config.enabled ? num_blocks : 0, block_size) {}
+      index_(config.enabled ? num_blocks : 0, block_size, static_cast<int32_t>(windows.size())) {}
 
 void PrefixCache::Enable(PrefixChain* chain, absl::string_view adapter,
                          absl::string_view salt) const {
@@ -35,6 +38,7 @@ void PrefixCache::Hash(PrefixChain* chain, std::span<const TokenId> tokens, int6
 
 int64_t PrefixCache::Match(PrefixChain* chain, std::span<const TokenId> tokens,
                            int64_t most) const {
+  chain->hit = 0;
   if (!chain->enabled) return 0;
   Hash(chain, tokens, most);
   std::vector<PrefixRef>& found = chain->found;
@@ -51,7 +55,28 @@ int64_t PrefixCache::Match(PrefixChain* chain, std::span<const TokenId> tokens,
     if (ref.serial == 0) break;
     found.push_back(ref);
   }
-  return static_cast<int64_t>(found.size());
+  chain->hit = static_cast<int32_t>(LongestHit(found));
+  return chain->hit;
+}
+
+int64_t PrefixCache::LongestHit(const std::vector<PrefixRef>& found) const {
+  int64_t rows = static_cast<int64_t>(found.size());
+  // A row that a group lacks ends every beginning that needs it, and those are all down to itself.
+  for (size_t group = 1; group < windows_.size();) {
+    int64_t row = rows - 1;
+    const int64_t first = FirstBlockSeen(rows * block_size_, windows_[group], block_size_);
+    while (row >= first && index_.BlockOf(found[static_cast<size_t>(row)],
+                                          static_cast<int32_t>(group)) != kPaddingBlock) {
+      --row;
+    }
+    if (row < first) {
+      ++group;
+    } else {
+      rows = row;
+      group = 1;
+    }
+  }
+  return rows;
 }
 
 void PrefixCache::Begin(PrefixChain* chain, int64_t shared) const {
@@ -64,10 +89,11 @@ void PrefixCache::Publish(PrefixChain* chain, std::span<const BlockId> blocks,
                           std::span<const TokenId> tokens, int64_t full,
                           std::vector<BlockId>* displaced) {
   if (!chain->enabled || chain->generation != generation_) return;
-  OCTAVO_CHECK(full <= static_cast<int64_t>(blocks.size()), "full=", full,
+  const size_t groups = windows_.size();
+  OCTAVO_CHECK(full <= static_cast<int64_t>(blocks.size() / groups), "full=", full,
                " blocks=", blocks.size());
   Hash(chain, tokens, full);
-  // Its last block was found in another's block, and that was lent again since: the table's own
+  // Its last row was found in another's blocks, and those were lent again since: the table's own
   // blocks take its place.
   if (chain->published > 0 && !index_.Alive(chain->tail)) {
     chain->published = 0;
@@ -75,10 +101,13 @@ void PrefixCache::Publish(PrefixChain* chain, std::span<const BlockId> blocks,
   }
   for (; chain->published < full; ++chain->published) {
     const size_t next = static_cast<size_t>(chain->published);
-    BlockId removed = kPaddingBlock;
-    chain->tail = index_.Publish(blocks[next], chain->digests[next], chain->root, chain->tail,
-                                 Block(tokens, chain->published), &removed);
-    if (removed != kPaddingBlock) displaced->push_back(removed);
+    const std::span<const BlockId> row = blocks.subspan(next * groups, groups);
+    if (row[0] == kPaddingBlock) {  // the first group's window has left it: nothing to build on
+      chain->generation = 0;
+      return;
+    }
+    chain->tail = index_.Publish(row, chain->digests[next], chain->root, chain->tail,
+                                 Block(tokens, chain->published), displaced);
   }
 }
 

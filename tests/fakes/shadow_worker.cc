@@ -25,7 +25,7 @@ bool Names(const std::vector<BlockId>& table, BlockId block) {
 }  // namespace
 
 ShadowWorker::ShadowWorker(const ShadowWorkerConfig& config)
-    : config_(config), cache_(config.num_blocks, config.block_size) {}
+    : config_(config), cache_(config.num_blocks, config.block_size, config.group_windows) {}
 
 void ShadowWorker::Reset(Epoch epoch) {
   epoch_ = epoch;
@@ -33,12 +33,15 @@ void ShadowWorker::Reset(Epoch epoch) {
   mirror_.clear();
   computed_.clear();
   submitted_.clear();
+  written_.clear();
   cache_.Wipe();
 }
 
 int64_t ShadowWorker::mirrored_blocks() const {
   int64_t blocks = 0;
-  for (const auto& [id, sequence] : mirror_) blocks += static_cast<int64_t>(sequence.table.size());
+  for (const auto& [id, sequence] : mirror_) {
+    for (const BlockId block : sequence.table) blocks += block != kPaddingBlock ? 1 : 0;
+  }
   return blocks;
 }
 
@@ -47,15 +50,20 @@ int64_t ShadowWorker::held_slots() const {
   for (const auto& [id, sequence] : mirror_) {
     blocks.insert(sequence.table.begin(), sequence.table.end());
   }
+  blocks.erase(kPaddingBlock);
   return static_cast<int64_t>(blocks.size()) * config_.block_size;
 }
 
 int64_t ShadowWorker::filled_slots() const {
   std::set<std::pair<BlockId, int32_t>> slots;
   for (const auto& [id, sequence] : mirror_) {
-    for (int32_t i = 0; i < sequence.end; ++i) {
-      slots.insert(
-          {sequence.table[static_cast<size_t>(i / config_.block_size)], i % config_.block_size});
+    for (size_t entry = 0; entry < sequence.table.size(); ++entry) {
+      const int32_t first =
+          static_cast<int32_t>(entry / config_.group_windows.size()) * config_.block_size;
+      if (sequence.table[entry] == kPaddingBlock) continue;
+      for (int32_t i = 0; i < config_.block_size && first + i < sequence.end; ++i) {
+        slots.insert({sequence.table[entry], i});
+      }
     }
   }
   return static_cast<int64_t>(slots.size());
@@ -73,14 +81,8 @@ absl::Status ShadowWorker::Submit(const StepPlan& plan) {
   OCTAVO_RETURN_IF_ERROR(CheckCopyTargets(plan));
   Submitted submitted{plan, {}};
   for (const SeqSlice& slice : plan.slices) {
-    OCTAVO_RETURN_IF_ERROR(ApplySlice(slice));
+    OCTAVO_RETURN_IF_ERROR(ApplySlice(slice, plan.copies));
     submitted.tables.push_back(mirror_[slice.sequence].table);
-    for (const BlockReplacement& replaced : slice.replaced) {
-      if (std::none_of(plan.copies.begin(), plan.copies.end(),
-                       [&](const BlockCopy& copy) { return copy.target == replaced.block; })) {
-        return Broken("block ", replaced.block, " replaces one but is no copy");
-      }
-    }
   }
   for (const SeqSlice& slice : plan.slices) {
     OCTAVO_RETURN_IF_ERROR(CheckWrites(slice));
@@ -150,7 +152,9 @@ absl::Status ShadowWorker::ApplyForks(const SeqSlice& slice) {
 absl::Status ShadowWorker::CheckWrites(const SeqSlice& slice) const {
   const std::vector<BlockId>& table = mirror_.at(slice.sequence).table;
   const int32_t last = slice.context_length + slice.num_tokens - 1;
-  for (int32_t i = slice.context_length / config_.block_size; i <= last / config_.block_size; ++i) {
+  const int32_t groups = cache_.num_groups();
+  for (int32_t i = slice.context_length / config_.block_size * groups;
+       i < (last / config_.block_size + 1) * groups; ++i) {
     const BlockId block = table[static_cast<size_t>(i)];
     if (Holders(block) > 1) {
       return Broken("sequence ", slice.sequence, " writes to block ", block,
@@ -166,7 +170,7 @@ int ShadowWorker::Holders(BlockId block) const {
   return holders;
 }
 
-absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice) {
+absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice, const std::vector<BlockCopy>& copies) {
   const SequenceId id = slice.sequence;
   const bool known = mirror_.contains(id);
   if (slice.start.has_value() && known)
@@ -178,21 +182,8 @@ absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice) {
     return Broken("sequence ", id, " context ", slice.context_length, "; its end is ",
                   sequence.end);
   }
-  for (const BlockReplacement& replaced : slice.replaced) {
-    if (replaced.index < 0 || replaced.index >= static_cast<int32_t>(sequence.table.size())) {
-      return Broken("sequence ", id, " replaces entry ", replaced.index);
-    }
-    sequence.table[static_cast<size_t>(replaced.index)] = replaced.block;
-  }
-  for (const BlockId block : slice.new_blocks) {
-    const int64_t last = (static_cast<int64_t>(sequence.table.size()) + 1) * config_.block_size;
-    if (last > slice.context_length) OCTAVO_RETURN_IF_ERROR(CheckNewBlock(block));
-    sequence.table.push_back(block);
-  }
+  OCTAVO_RETURN_IF_ERROR(ApplyBlocks(slice, copies, &sequence.table));
   const int64_t end = int64_t{slice.context_length} + slice.num_tokens;
-  if (end > static_cast<int64_t>(sequence.table.size()) * config_.block_size) {
-    return Broken("sequence ", id, " ends at ", end, " in ", sequence.table.size(), " blocks");
-  }
   if (end >= config_.max_model_len) {
     return Broken("sequence ", id, " ends at ", end, "; max_model_len is ", config_.max_model_len);
   }
@@ -212,12 +203,56 @@ absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice) {
   return absl::OkStatus();
 }
 
+absl::Status ShadowWorker::ApplyBlocks(const SeqSlice& slice, const std::vector<BlockCopy>& copies,
+                                       std::vector<BlockId>* table) const {
+  const SequenceId id = slice.sequence;
+  const size_t groups = config_.group_windows.size();
+  for (const BlockReplacement& replaced : slice.replaced) {
+    if (replaced.index < 0 || replaced.index >= static_cast<int32_t>(table->size())) {
+      return Broken("sequence ", id, " replaces entry ", replaced.index);
+    }
+    BlockId& entry = (*table)[static_cast<size_t>(replaced.index)];
+    if (entry == kPaddingBlock) {  // of a windowed group, lent late
+      OCTAVO_RETURN_IF_ERROR(CheckNewBlock(replaced.block));
+    } else if (std::find(copies.begin(), copies.end(), BlockCopy{entry, replaced.block}) ==
+               copies.end()) {
+      return Broken("block ", replaced.block, " replaces one but is no copy");
+    }
+    entry = replaced.block;
+  }
+  for (const BlockId block : slice.new_blocks) {
+    const int64_t row_end = (static_cast<int64_t>(table->size() / groups) + 1) * config_.block_size;
+    const bool windowed = config_.group_windows[table->size() % groups] > 0;
+    if (row_end > slice.context_length && !(windowed && block == kPaddingBlock)) {
+      OCTAVO_RETURN_IF_ERROR(CheckNewBlock(block));
+    }
+    table->push_back(block);
+  }
+  const int64_t end = int64_t{slice.context_length} + slice.num_tokens;
+  if (table->size() % groups != 0 ||
+      end > static_cast<int64_t>(table->size() / groups) * config_.block_size) {
+    return Broken("sequence ", id, " ends at ", end, " in ", table->size(), " blocks");
+  }
+  for (size_t i = 0; i < table->size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i / groups);
+    if ((*table)[i] == kPaddingBlock && row >= FirstRow(slice.context_length, i) &&
+        row * config_.block_size < end) {
+      return Broken("sequence ", id, " has no block in row ", row, " of group ", i % groups);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ShadowWorker::CheckNewBlock(BlockId block) const {
   if (block <= kPaddingBlock || block > config_.num_blocks) return Broken("block ", block);
   if (Holders(block) > 0) return Broken("block ", block, " is held by another table (kv.2)");
   for (const Submitted& submitted : submitted_) {
     for (size_t i = 0; i < submitted.tables.size(); ++i) {
-      if (Names(submitted.tables[i], block)) {
+      const std::vector<BlockId>& table = submitted.tables[i];
+      for (size_t entry = 0; entry < table.size(); ++entry) {
+        if (table[entry] != block) continue;
+        const int64_t row = static_cast<int64_t>(entry / config_.group_windows.size());
+        if (row < FirstRow(submitted.plan.slices[i].context_length, entry)) continue;
         return Broken("block ", block, " is lent while uncommitted step ", submitted.plan.step,
                       " names it for sequence ", submitted.plan.slices[i].sequence);
       }
@@ -246,29 +281,59 @@ absl::StatusOr<StepResult> ShadowWorker::Run() {
   result.epoch = plan.epoch;
   result.step = plan.step;
   for (size_t i = 0; i < plan.slices.size(); ++i) {
-    OCTAVO_RETURN_IF_ERROR(RunSlice(plan.slices[i], submitted.tables[i], &result));
+    const SeqSlice& slice = plan.slices[i];
+    OCTAVO_RETURN_IF_ERROR(RunSlice(slice, submitted.tables[i], &result));
+    Slide(slice.sequence, slice.context_length + slice.num_tokens);
+    for (const Fork& fork : slice.forks) Slide(fork.child, slice.context_length + slice.num_tokens);
   }
   return result;
 }
 
+void ShadowWorker::Slide(SequenceId sequence, int32_t end) {
+  const auto found = mirror_.find(sequence);
+  if (found == mirror_.end()) return;
+  std::vector<BlockId>& table = found->second.table;
+  for (size_t i = 0; i < table.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i / config_.group_windows.size());
+    if (row < FirstRow(end, i)) table[i] = kPaddingBlock;
+  }
+}
+
+std::vector<TokenId> ShadowWorker::PrefixOf(const ShadowSlot& slot) const {
+  std::vector<TokenId> tokens;
+  for (ChainHash chain = slot.chain; chain != kEmptyChain;) {
+    const auto found = written_.find(chain);
+    if (found == written_.end()) return {};
+    tokens.push_back(found->second.second);
+    chain = found->second.first;
+  }
+  std::reverse(tokens.begin(), tokens.end());
+  return tokens;
+}
+
 absl::Status ShadowWorker::FindPrefix(const SeqSlice& slice, const std::vector<BlockId>& table,
                                       Computed* sequence) const {
-  ChainHash chain = kEmptyChain;
-  for (int32_t i = 0; i < slice.context_length; ++i) {
-    ShadowSlot slot;
-    OCTAVO_RETURN_IF_ERROR(cache_.Read(table, i, &slot));
-    chain = Extend(chain, slot.token);
-    if (slot.position != i || slot.chain != chain) {
-      return absl::DataLossError(absl::StrCat(
-          "sequence ", slice.sequence, " begins with ", slice.context_length, " tokens; block ",
-          table[static_cast<size_t>(i / config_.block_size)], " does not hold position ", i));
-    }
-    if (!read_rule_(slice.sequence, slot.sequence)) {
+  if (slice.context_length == 0) return absl::OkStatus();
+  // Of the first group, which sees most, the last slot says which prefix it is.
+  ShadowSlot last;
+  OCTAVO_RETURN_IF_ERROR(cache_.Read(table, slice.context_length - 1, &last));
+  sequence->tokens = PrefixOf(last);
+  if (static_cast<int32_t>(sequence->tokens.size()) != slice.context_length) {
+    return absl::DataLossError(absl::StrCat("sequence ", slice.sequence, " begins with ",
+                                            slice.context_length, " tokens; its last block does ",
+                                            "not hold position ", slice.context_length - 1));
+  }
+  OCTAVO_RETURN_IF_ERROR(cache_.CheckPrefix(table, sequence->tokens, slice.context_length));
+  for (int32_t group = 0; group < cache_.num_groups(); ++group) {
+    const int64_t first = cache_.FirstRow(slice.context_length, group) * config_.block_size;
+    for (int32_t i = static_cast<int32_t>(first); i < slice.context_length; ++i) {
+      ShadowSlot slot;
+      OCTAVO_RETURN_IF_ERROR(cache_.Read(table, i, &slot, group));
+      if (read_rule_(slice.sequence, slot.sequence)) continue;
       return absl::DataLossError(absl::StrCat("sequence ", slice.sequence, " reads position ", i,
                                               " of sequence ", slot.sequence,
                                               ", whose blocks it may not find (kv.6)"));
     }
-    sequence->tokens.push_back(slot.token);
   }
   return absl::OkStatus();
 }
@@ -284,7 +349,8 @@ absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<Blo
   for (const TokenId token : sequence.tokens) chain = Extend(chain, token);
   for (int32_t i = 0; i < slice.num_tokens; ++i) {
     const TokenId token = slice.feed_sampled ? *sequence.sampled : slice.tokens[i];
-    chain = Extend(chain, token);
+    const ChainHash before = std::exchange(chain, Extend(chain, token));
+    written_[chain] = {before, token};
     OCTAVO_RETURN_IF_ERROR(cache_.Write(table, {.sequence = slice.sequence,
                                                 .position = slice.context_length + i,
                                                 .token = token,
@@ -292,7 +358,7 @@ absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<Blo
     sequence.tokens.push_back(token);
     ++computed_tokens_;
   }
-  OCTAVO_RETURN_IF_ERROR(cache_.CheckPrefix(table, sequence.tokens));
+  OCTAVO_RETURN_IF_ERROR(cache_.CheckPrefix(table, sequence.tokens, slice.context_length));
   sequence.sampled.reset();
   if (!slice.sample) return absl::OkStatus();
   const int32_t position = slice.context_length + slice.num_tokens;

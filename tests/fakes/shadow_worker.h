@@ -26,10 +26,14 @@ struct ShadowWorkerConfig {
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 0;
   int32_t max_num_batched_tokens = 0;
+  std::vector<int32_t> group_windows = {0};  // of each group of layers, in tokens; 0: sees all
 };
 
 // Submit takes a plan, as the step stream would; Run computes the oldest and answers it. A plan is
 // uncommitted in between: its blocks must not be lent to anyone else (life.1).
+//
+// A windowed group has left what no later step of its sequence reads once a step has run: those
+// blocks may be lent again at once, whatever steps in flight still name them (kv.7).
 //
 // A table may begin with blocks that others hold or held: what is in them is found by reading the
 // slots, so a block of a wrong prefix shows in the tokens, and a stale one as a slot that does not
@@ -83,7 +87,9 @@ class ShadowWorker {
 
   absl::Status CheckTotals(const StepPlan& plan) const;
   absl::Status CheckCopies(const StepPlan& plan) const;
-  absl::Status ApplySlice(const SeqSlice& slice);
+  absl::Status ApplySlice(const SeqSlice& slice, const std::vector<BlockCopy>& copies);
+  absl::Status ApplyBlocks(const SeqSlice& slice, const std::vector<BlockCopy>& copies,
+                           std::vector<BlockId>* table) const;
   absl::Status CheckCopyTargets(const StepPlan& plan) const;
   absl::Status ApplyForks(const SeqSlice& slice);
   // A block that will be written: in no table, and named by no uncommitted step (kv.2, life.1).
@@ -91,6 +97,12 @@ class ShadowWorker {
   // Nobody else's table has the blocks that the slice writes (kv.2).
   absl::Status CheckWrites(const SeqSlice& slice) const;
   int Holders(BlockId block) const;
+  int64_t FirstRow(int64_t position, size_t entry) const {
+    return cache_.FirstRow(position, static_cast<int32_t>(entry % config_.group_windows.size()));
+  }
+  // Its tokens up to `end` are computed: forgets what windows have left.
+  void Slide(SequenceId sequence, int32_t end);
+  std::vector<TokenId> PrefixOf(const ShadowSlot& slot) const;
   absl::Status FindPrefix(const SeqSlice& slice, const std::vector<BlockId>& table,
                           Computed* sequence) const;
   absl::Status RunSlice(const SeqSlice& slice, const std::vector<BlockId>& table,
@@ -103,6 +115,7 @@ class ShadowWorker {
   std::map<SequenceId, Mirrored> mirror_;
   std::map<SequenceId, Computed> computed_;
   std::deque<Submitted> submitted_;
+  std::map<ChainHash, std::pair<ChainHash, TokenId>> written_;  // a prefix: all but its last, that
   ReadRule read_rule_ = [](SequenceId, SequenceId) { return true; };
   int64_t computed_tokens_ = 0;
   int64_t copied_blocks_ = 0;

@@ -31,7 +31,8 @@ ShadowWorkerConfig WorkerConfigOf(const SchedulerConfig& config) {
           .vocab_size = config.vocab_size,
           .max_model_len = config.max_model_len,
           .max_num_seqs = config.max_num_seqs,
-          .max_num_batched_tokens = config.max_num_batched_tokens};
+          .max_num_batched_tokens = config.max_num_batched_tokens,
+          .group_windows = config.group_windows};
 }
 
 MirrorLimits MirrorLimitsOf(const SchedulerConfig& config) {
@@ -40,7 +41,21 @@ MirrorLimits MirrorLimitsOf(const SchedulerConfig& config) {
           .max_model_len = config.max_model_len,
           .max_num_seqs = config.max_num_seqs,
           .max_num_batched_tokens = config.max_num_batched_tokens,
-          .vocab_size = config.vocab_size};
+          .vocab_size = config.vocab_size,
+          .group_windows = config.group_windows};
+}
+
+// Half of all models see everything in every layer. The widest window is at least 2: what a table
+// begins with is recognised by the last token that it sees.
+std::vector<int32_t> DrawWindows(std::mt19937_64& random, int32_t max_model_len) {
+  if (Uniform(random, 0, 1) == 0) return {0};
+  std::vector<int32_t> windows(static_cast<size_t>(Uniform(random, 0, 2)), 0);
+  const int64_t most = Pick(random, {3, 12, 2 * max_model_len});
+  for (int64_t left = Uniform(random, windows.empty() ? 1 : 0, 2); left > 0; --left) {
+    const int64_t wider = windows.empty() || windows.back() == 0 ? most : windows.back();
+    windows.push_back(static_cast<int32_t>(Uniform(random, windows.empty() ? 2 : 1, wider)));
+  }
+  return windows;
 }
 
 }  // namespace
@@ -60,7 +75,8 @@ SimScenario SimScenario::FromSeed(uint64_t seed) {
   config.block_size = Pick(random, {1, 2, 4, 8, 16});
   config.vocab_size = kVocabulary;
   config.max_model_len = scenario.max_prompt + scenario.max_output;
-  const int64_t one_request = (config.max_model_len + config.block_size - 1) / config.block_size;
+  config.group_windows = DrawWindows(random, config.max_model_len);
+  const int64_t one_request = MostBlocks(config, 1, config.max_model_len, 1);
   // From a pool in which one request just fits to one without pressure.
   config.num_blocks = one_request * Pick(random, {1, 1, 2, 3, 30}) + Uniform(random, 0, 3);
   config.max_num_seqs = Pick(random, {1, 4, 16, 64, 64});
@@ -89,6 +105,7 @@ std::string SimScenario::ToString() const {
       " priorities=", priorities, " steps_in_flight=", steps_in_flight,
       " abort_permille=", abort_permille, " reset_permille=", reset_permille,
       " block_size=", scheduler.block_size, " num_blocks=", scheduler.num_blocks,
+      " windows=", absl::StrJoin(scheduler.group_windows, ","),
       " max_num_seqs=", scheduler.max_num_seqs,
       " max_num_batched_tokens=", scheduler.max_num_batched_tokens,
       " max_prefill_chunk=", scheduler.max_prefill_chunk,
@@ -248,8 +265,8 @@ absl::Status SchedulerSim::CheckSlots() const {
   const int64_t held = worker_.held_slots();
   const int64_t filled = worker_.filled_slots();
   // A table that no slice has named yet, or a block put aside, is not known to the worker.
-  const bool all_known =
-      scenario_.max_n == 1 && static_cast<int64_t>(worker_.sequences()) == stats.running;
+  const bool all_known = scenario_.max_n == 1 && !Windowed(scenario_.scheduler) &&
+                         static_cast<int64_t>(worker_.sequences()) == stats.running;
   if (all_known ? stats.held_slots == held && stats.filled_slots == filled
                 : stats.held_slots >= held && stats.filled_slots >= filled) {
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/executor.h"
+#include "common/kv_groups.h"
 #include "common/status_macros.h"
 #include "worker/kv/plan_check.h"
 
@@ -112,8 +113,14 @@ absl::Status TableMirror::CheckSlice(const SeqSlice& slice) const {
   if (slice.start && sequence != nullptr) return error("starts again without having been dropped");
   if (!slice.start && sequence == nullptr) return error("unknown, and the slice does not start it");
 
-  const int64_t blocks = static_cast<int64_t>(slice.new_blocks.size()) +
-                         (sequence == nullptr ? 0 : static_cast<int64_t>(sequence->blocks.size()));
+  const auto groups = static_cast<int64_t>(limits_.group_windows.size());
+  const int64_t entries = static_cast<int64_t>(slice.new_blocks.size()) +
+                          (sequence == nullptr ? 0 : static_cast<int64_t>(sequence->blocks.size()));
+  if (entries % groups != 0)
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, ": table of ",
+                                                   entries, " blocks for ", groups,
+                                                   " groups of layers"));
+  const int64_t blocks = entries / groups;
   const int64_t most_blocks =
       (int64_t{limits_.max_model_len} + limits_.block_size - 1) / limits_.block_size;
   if (blocks > most_blocks)
@@ -125,6 +132,8 @@ absl::Status TableMirror::CheckSlice(const SeqSlice& slice) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "sequence ", slice.sequence, ": context ", slice.context_length, " + ", slice.num_tokens,
         " tokens do not fit in ", blocks, " blocks of ", limits_.block_size, " (step.2)"));
+  if (groups > 1 || limits_.group_windows[0] > 0)
+    OCTAVO_RETURN_IF_ERROR(CheckWindows(slice, sequence));
   if (sequence == nullptr) return absl::OkStatus();
 
   if (slice.context_length > sequence->computed_tokens)
@@ -135,6 +144,33 @@ absl::Status TableMirror::CheckSlice(const SeqSlice& slice) const {
     if (sequence->sampled_position != slice.context_length)
       return error("feed_sampled at position ", slice.context_length,
                    ", but the last sampled token is that of position ", sequence->sampled_position);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableMirror::CheckWindows(const SeqSlice& slice,
+                                       const MirroredSequence* sequence) const {
+  const size_t groups = limits_.group_windows.size();
+  const size_t held = sequence == nullptr ? 0 : sequence->blocks.size();
+  const auto is_padding = [&](size_t entry) {
+    for (const BlockReplacement& replaced : slice.replaced)
+      if (replaced.index == static_cast<int32_t>(entry)) return false;
+    return (entry < held ? sequence->blocks[entry] : slice.new_blocks[entry - held]) ==
+           kPaddingBlock;
+  };
+  const int64_t end = int64_t{slice.context_length} + slice.num_tokens;
+  for (size_t group = 0; group < groups; ++group) {
+    const int32_t window = limits_.group_windows[group];
+    // What a running sequence reads was there when it was written.
+    const int64_t first = sequence == nullptr
+                              ? FirstBlockSeen(slice.context_length, window, limits_.block_size)
+                              : slice.context_length / limits_.block_size;
+    for (int64_t row = first; row * limits_.block_size < end; ++row) {
+      if (!is_padding(static_cast<size_t>(row) * groups + group)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sequence ", slice.sequence, ": group ", group, " of layers has no block for ", "tokens ",
+          row * limits_.block_size, " to ", (row + 1) * limits_.block_size - 1, " (kv.7)"));
+    }
   }
   return absl::OkStatus();
 }
@@ -150,6 +186,7 @@ absl::Status TableMirror::CheckReplaced(const SeqSlice& slice,
                                                         ": replaces entry ", replaced.index,
                                                         " of a table of ", held, " blocks"));
     const BlockCopy copy = {sequence->blocks[static_cast<size_t>(replaced.index)], replaced.block};
+    if (copy.source == kPaddingBlock) continue;  // a windowed group's, lent late
     if (std::find(copies.begin(), copies.end(), copy) == copies.end())
       return absl::InvalidArgumentError(
           absl::StrCat("sequence ", slice.sequence, ": block ", copy.source, " is replaced by ",

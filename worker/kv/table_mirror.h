@@ -22,10 +22,13 @@ struct MirrorLimits {
   int32_t max_num_seqs = 0;            // slices of one plan
   int32_t max_num_batched_tokens = 0;  // tokens of one plan
   int32_t vocab_size = 0;
+  std::vector<int32_t> group_windows = {0};  // of each group of layers, in tokens; 0: sees all
 };
 
 struct MirroredSequence {
-  std::vector<BlockId> blocks;  // the table
+  // The table: rows of one block for each group of layers. Where a group's window has none yet it
+  // is the padding block; blocks that windows have left stay, and are not read again (kv.7).
+  std::vector<BlockId> blocks;
   SamplingParams sampling;
   uint32_t choice_index = 0;
   int32_t computed_tokens = 0;  // positions [0, computed_tokens) are in the blocks
@@ -55,6 +58,8 @@ class TableMirror {
  private:
   absl::Status Check(const StepPlan& plan);
   absl::Status CheckSlice(const SeqSlice& slice) const;
+  // Windowed groups have the blocks that the slice writes, and those that a new table reads.
+  absl::Status CheckWindows(const SeqSlice& slice, const MirroredSequence* sequence) const;
   absl::Status CheckReplaced(const SeqSlice& slice, const std::vector<BlockCopy>& copies) const;
   bool IsDropped(SequenceId sequence) const;
 

@@ -1,6 +1,5 @@
 // KvManager with a prefix index: hits, eviction, copies before writes.
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -132,11 +131,11 @@ TEST_F(KvSharingTest, AForkCopiesTheSharedBlockBeforeItsFirstWrite) {  // kv.2
   EXPECT_EQ(kv_.num_saved(), 2);
   EXPECT_EQ(kv_.BlocksToWrite(child, 6), 1);
   std::vector<BlockId> added;
-  std::optional<CopyOnWrite> copy;
-  ASSERT_TRUE(kv_.ReserveToWrite(&child, 6, &spare, &added, &copy));
-  ASSERT_TRUE(copy.has_value());
-  EXPECT_EQ(copy->index, 1);
-  EXPECT_EQ(copy->copy, (BlockCopy{2, 3}));
+  std::vector<CopyOnWrite> copies;
+  ASSERT_TRUE(kv_.ReserveToWrite(&child, 6, &spare, &added, &copies));
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].index, 1);
+  EXPECT_EQ(copies[0].copy, (BlockCopy{2, 3}));
   EXPECT_EQ(child.blocks(), (std::vector<BlockId>{1, 3}));
   EXPECT_TRUE(added.empty());
   // The last holder writes in place.
@@ -156,12 +155,12 @@ TEST_F(KvSharingTest, ACopyIsAllOrNothingAndTakesWhatWasPutAsideFirst) {  // kv.
   EXPECT_FALSE(kv_.ReserveSpare(&spare, 1));
   EXPECT_EQ(kv_.num_free(), 0);
   std::vector<BlockId> added;
-  std::optional<CopyOnWrite> copy;
+  std::vector<CopyOnWrite> copies;
   BlockTable nothing;
-  EXPECT_FALSE(kv_.ReserveToWrite(&child, 6, &nothing, &added, &copy));
-  EXPECT_FALSE(copy.has_value());
+  EXPECT_FALSE(kv_.ReserveToWrite(&child, 6, &nothing, &added, &copies));
+  EXPECT_TRUE(copies.empty());
   EXPECT_EQ(child.blocks()[1], 2);
-  EXPECT_TRUE(kv_.ReserveToWrite(&child, 6, &spare, &added, &copy));
+  EXPECT_TRUE(kv_.ReserveToWrite(&child, 6, &spare, &added, &copies));
   EXPECT_EQ(spare.num_blocks(), 5);
   kv_.CheckInvariants({&parent.table, &child, &spare});
 }

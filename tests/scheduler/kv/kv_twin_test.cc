@@ -1,11 +1,12 @@
 // KvManager against a naive twin: random operations, everything compared after each one. The twin
-// keeps no counts and no hashes: it scans all tables, and an index entry is a whole prefix.
+// keeps no counts and no hashes: it scans all tables, and an index entry is a whole prefix. Seeds
+// differ in the groups of layers that tables have blocks for (kv.7).
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +19,16 @@ namespace {
 
 constexpr int32_t kBlock = 3;  // tokens
 constexpr int64_t kBlocks = 20;
-constexpr size_t kMostTokens = 14;
+constexpr int64_t kMostTokens = 14;
+
+// Of each group of layers, in tokens; 0: sees all.
+const std::vector<std::vector<int32_t>> kWindows = {{0}, {0, 4}, {5}, {0, 0, 2}, {0, 7, 1}, {9, 3}};
 
 using Tokens = std::vector<TokenId>;
 
 struct TwinTable {
-  std::vector<BlockId> blocks;
+  std::vector<BlockId> blocks;  // rows of one for each group
+  int64_t slid = 0;             // tokens
   std::string salt;
   size_t tokens = 0;
   size_t published = 0;
@@ -34,21 +39,42 @@ struct TwinTable {
 
 class Twin {
  public:
-  Twin() {
+  explicit Twin(const std::vector<int32_t>& windows) : windows_(windows) {
     for (BlockId block = 1; block <= kBlocks; ++block) free_.push_back(block);
   }
 
+  size_t groups() const { return windows_.size(); }
+  bool windowed(size_t group) const { return windows_[group] > 0; }
+  // Whether a group sees something of row `row` at `position` or later.
+  bool Sees(size_t group, size_t row, int64_t position) const {
+    return windows_[group] == 0 ||
+           static_cast<int64_t>(row + 1) * kBlock > position - windows_[group] + 1;
+  }
+  // Entries of the longest beginning that a table can have; `tail` is its last row's.
   std::vector<BlockId> Match(const std::string& salt, const Tokens& tokens, size_t most,
                              uint64_t* tail) const {
-    std::vector<BlockId> blocks;
-    *tail = 0;
-    while (blocks.size() < most) {
-      const Entry* entry = Find(salt, Prefix(tokens, blocks.size() + 1), *tail);
+    std::vector<const Entry*> rows;
+    while (rows.size() < most) {
+      const Entry* entry =
+          Find(salt, Prefix(tokens, rows.size() + 1), rows.empty() ? 0 : rows.back()->id);
       if (entry == nullptr) break;
-      blocks.push_back(entry->block);
-      *tail = entry->id;
+      rows.push_back(entry);
     }
-    return blocks;
+    for (; !rows.empty(); rows.pop_back()) {
+      std::vector<BlockId> blocks;
+      bool whole = true;
+      for (size_t row = 0; row < rows.size(); ++row) {
+        for (size_t group = 0; group < groups(); ++group) {
+          const bool seen = Sees(group, row, static_cast<int64_t>(rows.size()) * kBlock);
+          whole &= !seen || rows[row]->blocks[group] != 0;
+          blocks.push_back(seen ? rows[row]->blocks[group] : 0);
+        }
+      }
+      *tail = rows.back()->id;
+      if (whole) return blocks;
+    }
+    *tail = 0;
+    return {};
   }
   bool Take(std::vector<BlockId>* blocks, size_t count) {
     if (free_.size() < count) return false;
@@ -58,34 +84,56 @@ class Twin {
   BlockId TakeOne() {
     const BlockId block = free_.front();
     free_.pop_front();
-    const size_t before = entries_.size();
-    std::erase_if(entries_, [block](const Entry& entry) { return entry.block == block; });
-    evictions += before - entries_.size();
+    evictions += Named(block) ? 1 : 0;
+    Unname(block);
     return block;
   }
   void Hold(BlockId block) { std::erase(free_, block); }
+  void Leave(BlockId block) {
+    if (block != 0 && Holders(block) == 0) free_.push_back(block);
+  }
   void Drop(TwinTable* table) {
     while (!table->blocks.empty()) {
       const BlockId block = table->blocks.back();
       table->blocks.pop_back();
-      if (Holders(block) == 0) free_.push_back(block);
+      Leave(block);
     }
+  }
+  void Slide(TwinTable* table, int64_t committed) {
+    for (size_t group = 0; group < groups(); ++group) {
+      for (size_t i = group; i < table->blocks.size(); i += groups()) {
+        if (Sees(group, i / groups(), committed)) break;
+        Leave(std::exchange(table->blocks[i], 0));
+      }
+    }
+    table->slid = committed;
   }
   void Publish(TwinTable* table, const Tokens& tokens, size_t full) {
     if (table->generation != generation) return;
     if (table->published > 0 && !Alive(table->tail)) table->published = table->tail = 0;
     for (; table->published < full; ++table->published) {
       const Tokens prefix = Prefix(tokens, table->published + 1);
-      if (const Entry* entry = Find(table->salt, prefix, table->tail)) {
-        table->tail = entry->id;
-        continue;
+      const auto begin = table->blocks.begin() + static_cast<int64_t>(table->published * groups());
+      const std::vector<BlockId> row(begin, begin + static_cast<int64_t>(groups()));
+      if (row[0] == 0) {
+        table->generation = -1;
+        return;
       }
-      std::erase_if(entries_, [&](const Entry& entry) {
-        return entry.salt == table->salt && entry.prefix == prefix;
-      });
-      entries_.push_back(
-          {++last_id_, table->tail, table->salt, prefix, table->blocks[table->published]});
-      table->tail = last_id_;
+      Entry* entry = Find(table->salt, prefix, table->tail);
+      if (entry == nullptr) {
+        std::erase_if(entries_, [&](const Entry& other) {
+          return other.salt == table->salt && other.prefix == prefix;
+        });
+        for (const BlockId block : row) Unname(block);
+        entries_.push_back(
+            {++last_id_, table->tail, table->salt, prefix, std::vector<BlockId>(groups(), 0)});
+        entry = &entries_.back();
+        entry->blocks[0] = row[0];
+      }
+      for (size_t group = 1; group < groups(); ++group) {
+        if (entry->blocks[group] == 0 && !Named(row[group])) entry->blocks[group] = row[group];
+      }
+      table->tail = entry->id;
     }
   }
   void Flush() {
@@ -104,10 +152,8 @@ class Twin {
   }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   int64_t num_cached() const {
-    return std::count_if(free_.begin(), free_.end(), [this](BlockId block) {
-      return std::any_of(entries_.begin(), entries_.end(),
-                         [block](const Entry& entry) { return entry.block == block; });
-    });
+    return std::count_if(free_.begin(), free_.end(),
+                         [this](BlockId block) { return Named(block); });
   }
   int64_t num_saved() const {
     int64_t references = 0;
@@ -130,8 +176,10 @@ class Twin {
     std::map<int64_t, bool> slots;
     for (const auto& table : tables) {
       for (size_t i = 0; i < table->blocks.size() * kBlock; ++i) {
-        slots[table->blocks[i / kBlock] * kBlock + static_cast<int64_t>(i % kBlock)] |=
-            i < table->tokens;
+        const size_t entry = i / kBlock;
+        if (table->blocks[entry] == 0) continue;
+        slots[table->blocks[entry] * kBlock + static_cast<int64_t>(i % kBlock)] |=
+            entry / groups() * kBlock + i % kBlock < table->tokens;
       }
     }
     return slots;
@@ -148,11 +196,21 @@ class Twin {
     uint64_t parent = 0;
     std::string salt;
     Tokens prefix;
-    BlockId block = 0;
+    std::vector<BlockId> blocks;  // by group; 0: none
   };
 
   static Tokens Prefix(const Tokens& tokens, size_t blocks) {
     return {tokens.begin(), tokens.begin() + static_cast<int64_t>(blocks * kBlock)};
+  }
+  bool Named(BlockId block) const {
+    return std::any_of(entries_.begin(), entries_.end(), [block](const Entry& entry) {
+      return std::count(entry.blocks.begin(), entry.blocks.end(), block) > 0;
+    });
+  }
+  void Unname(BlockId block) {
+    if (block == 0) return;
+    std::erase_if(entries_, [block](const Entry& entry) { return entry.blocks[0] == block; });
+    for (Entry& entry : entries_) std::replace(entry.blocks.begin(), entry.blocks.end(), block, 0);
   }
   bool Alive(uint64_t id) const {
     return std::any_of(entries_.begin(), entries_.end(),
@@ -164,7 +222,11 @@ class Twin {
     }
     return nullptr;
   }
+  Entry* Find(const std::string& salt, const Tokens& prefix, uint64_t parent) {
+    return const_cast<Entry*>(std::as_const(*this).Find(salt, prefix, parent));
+  }
 
+  const std::vector<int32_t> windows_;
   std::deque<BlockId> free_;
   std::vector<Entry> entries_;
   uint64_t last_id_ = 0;
@@ -173,7 +235,10 @@ class Twin {
 // The same operation on both; sequences are at the same index in both.
 class Pair {
  public:
-  explicit Pair(uint64_t seed) : random_(seed) {}
+  Pair(uint64_t seed, const std::vector<int32_t>& windows)
+      : random_(seed),
+        kv_(kBlocks, kBlock, {.enabled = true, .key = "k"}, windows),
+        twin_(windows) {}
 
   void Operate() {
     switch (Draw(0, 9)) {
@@ -187,7 +252,7 @@ class Pair {
       case 5:
         return Publish();
       case 6:
-        return Draw(0, 1) == 0 ? Fork() : Publish();
+        return Draw(0, 1) == 0 ? Fork() : Slide();
       case 7:
         return Release();
       case 8:
@@ -223,6 +288,7 @@ class Pair {
   uint64_t hits() const { return hits_; }
   uint64_t copies() const { return copies_; }
   uint64_t evictions() const { return twin_.evictions; }
+  uint64_t slid() const { return slid_; }
 
  private:
   struct Sequence {
@@ -250,17 +316,34 @@ class Pair {
     kv_.EnableCaching(&sequence->chain, "", table->salt);
     const int64_t found = kv_.Match(&sequence->chain, sequence->tokens, static_cast<int64_t>(most));
     table->blocks = twin_.Match(table->salt, sequence->tokens, most, &table->tail);
-    ASSERT_EQ(found, static_cast<int64_t>(table->blocks.size()));
-    const int64_t missing = kv_.BlocksFor(static_cast<int64_t>(sequence->tokens.size())) - found;
-    if (missing + kv_.NumFree(sequence->chain.found) > kv_.num_free()) return;
+    ASSERT_EQ(found, static_cast<int64_t>(table->blocks.size() / twin_.groups()));
+    const int64_t length = static_cast<int64_t>(sequence->tokens.size());
+    const int64_t rows = kv_.BlocksFor(length) - found;
+    const auto begun = std::span(sequence->chain.found).first(static_cast<size_t>(found));
+    if (rows * kv_.num_groups() + kv_.NumFree(begun, 0) + kv_.NumFreeInWindows(begun) >
+        kv_.num_free()) {
+      return;
+    }
     hits_ += static_cast<uint64_t>(found);
-    table->published = table->blocks.size();
-    kv_.Adopt(&sequence->table, sequence->chain.found);
+    table->published = static_cast<size_t>(found);
+    table->slid = found * kBlock;
+    kv_.Adopt(&sequence->table, begun);
     for (const BlockId block : table->blocks) twin_.Hold(block);
     std::vector<BlockId> added;
-    ASSERT_TRUE(
-        kv_.Reserve(&sequence->table, static_cast<int64_t>(sequence->tokens.size()), &added));
-    ASSERT_TRUE(twin_.Take(&table->blocks, static_cast<size_t>(missing)));
+    ASSERT_EQ(kv_.BlocksMissing(sequence->table, length), rows * kv_.num_keeping());
+    ASSERT_TRUE(kv_.Reserve(&sequence->table, length, &added));
+    std::vector<BlockReplacement> lent;
+    BlockTable spare;
+    ASSERT_EQ(kv_.WindowsMissing(sequence->table, table->slid, length), rows * kv_.num_windowed());
+    ASSERT_TRUE(kv_.ReserveWindows(&sequence->table, table->slid, length, &spare, &lent));
+    kv_.CheckWindows(sequence->table, length);
+    const size_t first = table->blocks.size();
+    table->blocks.resize(first + static_cast<size_t>(rows) * twin_.groups());
+    for (const bool windowed : {false, true}) {
+      for (size_t i = first; i < table->blocks.size(); ++i) {
+        if (twin_.windowed(i % twin_.groups()) == windowed) table->blocks[i] = twin_.TakeOne();
+      }
+    }
     kv_.BeginChain(&sequence->chain, found);
     kv_.Fill(sequence->table, found * kBlock, static_cast<int64_t>(sequence->tokens.size()));
     table->tokens = sequence->tokens.size();
@@ -273,29 +356,36 @@ class Pair {
     const size_t i = Pick();
     Sequence& sequence = *sequences_[i];
     TwinTable& table = *twin_.tables[i];
-    const size_t position = sequence.tokens.size();
+    const int64_t position = static_cast<int64_t>(sequence.tokens.size());
     if (position >= kMostTokens) return;
-    const size_t index = position / kBlock;
-    const bool append = index == table.blocks.size();
-    const bool copies = !append && twin_.Holders(table.blocks[index]) > 1;
+    const size_t begin = static_cast<size_t>(position / kBlock) * twin_.groups();
+    const bool append = begin == table.blocks.size();
+    std::vector<size_t> shared;
+    for (size_t i = begin; !append && i < begin + twin_.groups(); ++i) {
+      if (twin_.Holders(table.blocks[i]) > 1) shared.push_back(i);
+    }
     BlockTable spare;
     std::vector<BlockId> added;
-    std::optional<CopyOnWrite> copy;
-    const bool done =
-        kv_.ReserveToWrite(&sequence.table, static_cast<int64_t>(position), &spare, &added, &copy);
-    ASSERT_EQ(done, !(append || copies) || twin_.num_free() > 0);
-    ASSERT_EQ(copy.has_value(), done && copies);
+    std::vector<CopyOnWrite> copies;
+    const int64_t needed = append ? kv_.num_groups() : static_cast<int64_t>(shared.size());
+    ASSERT_EQ(kv_.BlocksToWrite(sequence.table, position), needed);
+    const bool done = kv_.ReserveToWrite(&sequence.table, position, &spare, &added, &copies);
+    ASSERT_EQ(done, twin_.num_free() >= needed);
+    ASSERT_EQ(copies.size(), done ? shared.size() : 0);
     if (!done) return;
-    if (append) table.blocks.push_back(twin_.TakeOne());
-    if (copies) {
-      const BlockId source = std::exchange(table.blocks[index], twin_.TakeOne());
-      ASSERT_EQ(copy->copy, (BlockCopy{source, table.blocks[index]}));
+    if (append) {
+      ASSERT_TRUE(twin_.Take(&table.blocks, twin_.groups()));
+    }
+    for (size_t i = 0; i < shared.size(); ++i) {
+      const BlockId source = std::exchange(table.blocks[shared[i]], twin_.TakeOne());
+      ASSERT_EQ(copies[i].copy, (BlockCopy{source, table.blocks[shared[i]]}));
       ++copies_;
     }
     sequence.tokens.push_back(DrawToken());
-    kv_.Fill(sequence.table, static_cast<int64_t>(position), static_cast<int64_t>(position) + 1);
+    kv_.Fill(sequence.table, position, position + 1);
     table.tokens = sequence.tokens.size();
-    kv_.CheckWritable(sequence.table, static_cast<int64_t>(position));
+    kv_.CheckWritable(sequence.table, position);
+    kv_.CheckWindows(sequence.table, position + 1);
   }
 
   void Publish() {
@@ -308,13 +398,29 @@ class Pair {
     twin_.Publish(twin_.tables[i].get(), sequence.tokens, static_cast<size_t>(committed) / kBlock);
   }
 
+  void Slide() {
+    if (sequences_.empty()) return;
+    const size_t i = Pick();
+    Sequence& sequence = *sequences_[i];
+    TwinTable& table = *twin_.tables[i];
+    const int64_t length = static_cast<int64_t>(sequence.tokens.size());
+    const int64_t committed = Draw(table.slid, length);
+    const int64_t before = std::count(table.blocks.begin(), table.blocks.end(), 0);
+    const int64_t sliding = kv_.BlocksSliding(sequence.table, committed);
+    kv_.Slide(&sequence.table, committed, nullptr);
+    twin_.Slide(&table, committed);
+    ASSERT_EQ(std::count(table.blocks.begin(), table.blocks.end(), 0) - before, sliding);
+    slid_ += static_cast<uint64_t>(sliding);
+    kv_.CheckWindows(sequence.table, length);
+  }
+
   void Fork() {
     if (sequences_.empty()) return;
     const size_t i = Pick();
     auto child = std::make_unique<Sequence>();
     child->tokens = sequences_[i]->tokens;
     child->chain = sequences_[i]->chain;
-    kv_.Fork(sequences_[i]->table, sequences_[i]->table.num_blocks(), &child->table);
+    kv_.Fork(sequences_[i]->table, kv_.NumRows(sequences_[i]->table), &child->table);
     sequences_.push_back(std::move(child));
     twin_.tables.push_back(std::make_unique<TwinTable>(*twin_.tables[i]));
   }
@@ -355,21 +461,23 @@ class Pair {
   }
 
   std::mt19937_64 random_;
-  KvManager kv_{kBlocks, kBlock, {.enabled = true, .key = "k"}};
+  KvManager kv_;
   Twin twin_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
   StepId committed_ = 0;
   uint64_t copies_ = 0;
   uint64_t hits_ = 0;
+  uint64_t slid_ = 0;
 };
 
-TEST(KvManager, AgreesWithANaiveTwinOnRandomOperations) {  // kv.1 to kv.6
+TEST(KvManager, AgreesWithANaiveTwinOnRandomOperations) {  // kv.1 to kv.7
   uint64_t hits = 0;
   uint64_t copies = 0;
   uint64_t evictions = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  uint64_t slid = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Pair pair(seed);
+    Pair pair(seed, seed < 20 ? kWindows[0] : kWindows[seed % kWindows.size()]);
     for (int i = 0; i < 1500; ++i) {
       pair.Operate();
       pair.Compare();
@@ -380,11 +488,13 @@ TEST(KvManager, AgreesWithANaiveTwinOnRandomOperations) {  // kv.1 to kv.6
     hits += pair.hits();
     copies += pair.copies();
     evictions += pair.evictions();
+    slid += pair.slid();
   }
   // The operations must go where the trouble is.
   EXPECT_GT(hits, 1000u);
   EXPECT_GT(copies, 1000u);
   EXPECT_GT(evictions, 1000u);
+  EXPECT_GT(slid, 1000u);
 }
 
 }  // namespace

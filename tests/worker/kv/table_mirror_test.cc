@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr MirrorLimits kLimits = {.num_blocks = 10,
+const MirrorLimits kLimits = {.num_blocks = 10,
                                   .block_size = 8,
                                   .max_model_len = 32,
                                   .max_num_seqs = 2,
