@@ -7,7 +7,7 @@
 namespace octavo {
 namespace {
 
-// Stored beside each token's K and V of a head when the elements are one byte wide.
+// Stored beside each token's K and V of a head when the elements are int8.
 constexpr int64_t kScaleBytes = 2;
 
 }  // namespace
@@ -17,7 +17,7 @@ absl::StatusOr<CacheGeometry> CacheGeometry::Create(const KvShape& shape, DType 
   if (block_size != 8 && block_size != 16 && block_size != 32 && block_size != 64)
     return absl::InvalidArgumentError(
         absl::StrCat("block size is ", block_size, "; it must be 8, 16, 32 or 64 tokens"));
-  if (!IsFloat(kv_dtype) && kv_dtype != DType::kI8)
+  if (!IsFloat(kv_dtype) && !IsEightBit(kv_dtype))
     return absl::InvalidArgumentError(
         absl::StrCat("KV cache dtype ", Info(kv_dtype).name, " has no cache layout"));
   if (shape.num_layers <= 0 || shape.num_kv_heads <= 0 || shape.head_dim <= 0)
@@ -84,7 +84,8 @@ std::string CacheGeometry::Formula() const {
   if (dtype_ == DType::kI8)
     absl::StrAppend(&text, "(", shape().head_dim, " head_dim x 1 byte + ", kScaleBytes, ")");
   else
-    absl::StrAppend(&text, shape().head_dim, " head_dim x ", element_bytes, " bytes");
+    absl::StrAppend(&text, shape().head_dim, " head_dim x ", element_bytes,
+                    element_bytes == 1 ? " byte" : " bytes");
   absl::StrAppend(&text, " = ", WithCommas(bytes_per_token()), " bytes");
   int32_t layers = 0;  // of the present window
   bool windowed = false;

@@ -47,7 +47,7 @@ class CacheGeometry {
     return layout_->groups.places[static_cast<size_t>(layer)];
   }
 
-  // 2 (K and V) x layers x kv_heads x head_dim x bytes, plus scales for 8-bit types. Of a token
+  // 2 (K and V) x layers x kv_heads x head_dim x bytes, plus int8's scales. Of a token
   // that is in all layers' windows, the padding of groups counted.
   int64_t bytes_per_token() const { return num_groups() * bytes_per_block() / block_size_; }
   // Of a token that has left all windows.

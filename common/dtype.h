@@ -13,7 +13,10 @@ enum class DType : uint8_t {
   kF32,
   kF16,
   kBF16,
-  kI8,  // KV cache only: one fp16 scale per token and KV head
+  // Of the KV cache only.
+  kI8,      // one fp16 scale per token and KV head
+  kF8E4M3,  // OCP 8-bit formats (rev. 1.0, 2023) without scales: e4m3fn, no infinity, up to 448
+  kF8E5M2,  // up to 57,344
   // GGUF block formats (ggml-common.h of llama.cpp): `elements` weights in `bytes` bytes.
   kQ8_0,
   kQ4_0,
@@ -41,6 +44,10 @@ constexpr DTypeInfo Info(DType dtype) {
       return {"bf16", 1, 2};
     case DType::kI8:
       return {"int8", 1, 1};
+    case DType::kF8E4M3:
+      return {"fp8_e4m3", 1, 1};
+    case DType::kF8E5M2:
+      return {"fp8_e5m2", 1, 1};
     case DType::kQ8_0:
       return {"Q8_0", 32, 34};
     case DType::kQ4_0:
@@ -71,7 +78,13 @@ constexpr bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// "float32" or "f32", "fp16" or "float16", "bf16" or "bfloat16", "int8". nullopt for anything else.
+// One byte per element.
+constexpr bool IsEightBit(DType dtype) {
+  return dtype == DType::kI8 || dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+}
+
+// "float32" or "f32", "fp16" or "float16", "bf16" or "bfloat16", "int8", "fp8_e4m3" or "fp8",
+// "fp8_e5m2". nullopt for anything else.
 std::optional<DType> ParseFloatOrInt8(absl::string_view text);
 
 }  // namespace octavo

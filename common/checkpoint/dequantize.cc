@@ -215,7 +215,10 @@ absl::Status DequantizeRow(DType dtype, const std::byte* src, int64_t elements, 
       ForBlocks(DequantizeQ6_K, info, src, elements, out);
       break;
     case DType::kI8:
-      return absl::UnimplementedError("int8 is a KV cache type; no weights are stored in it");
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return absl::UnimplementedError(
+          absl::StrCat(info.name, " is a KV cache type; no weights are stored in it"));
   }
   return absl::OkStatus();
 }

@@ -320,7 +320,8 @@ absl::StatusOr<WorkerConfig> DecodeConfig(const worker::v1::ConfigureRequest& me
   const std::optional<DType> dtype = ParseFloatOrInt8(message.kv_dtype());
   if (!dtype.has_value())
     return absl::InvalidArgumentError(absl::StrCat("kv_dtype is \"", message.kv_dtype(),
-                                                   "\"; it must be float32, fp16, bf16 or int8"));
+                                                   "\"; it must be float32, fp16, bf16, int8, "
+                                                   "fp8_e4m3 or fp8_e5m2"));
   to.kv_dtype = *dtype;
   OCTAVO_ASSIGN_OR_RETURN(to.block_size, InRange("block_size", message.block_size(), 8, 64));
   OCTAVO_ASSIGN_OR_RETURN(to.max_model_len,

@@ -1,13 +1,19 @@
 // Paged attention of SmolLM2-135M's shape against what this machine can do, measured in the same
 // run: decode against the raw read rate of the same bytes, prefill against the FMA rate.
 //
-//   octavo_attention_bench [threads] [avx2|avx512] [bf16|fp16|float32]
+//   octavo_attention_bench [threads] [avx2|avx512] [bf16|fp16|float32|int8|fp8_e4m3|fp8_e5m2]
+//   octavo_attention_bench [threads] [avx2|avx512] compare
+//
+// `compare` runs decode at batch 32 and context 1,500 with every type in turns, so that the
+// machine's slow moments meet all of them, and prints tokens of attention relative to bf16's.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -159,14 +165,21 @@ class Workload {
   float checksum() const { return std::accumulate(out_.begin(), out_.end(), 0.0f); }
 
  private:
-  // Small finite numbers in every format: exponents near 0.
+  // Small finite numbers in every format: exponents near 0. int8 takes any bytes as elements; its
+  // scales, which lie among them, are around 2^-7.
   void FillPool(DType dtype) {
     std::mt19937 random(3);
+    if (dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2) {
+      for (size_t i = 0; i < pool_.bytes(); ++i)
+        pool_.as<uint8_t>()[i] = static_cast<uint8_t>((0x34 + random() % 8) | (random() & 0x80));
+      return;
+    }
     const size_t count = pool_.bytes() / 2;
     auto* halves = pool_.as<uint16_t>();
-    const uint16_t one = dtype == DType::kF16 ? 0x3800 : 0x3f00;
+    const uint16_t one = dtype == DType::kF16 ? 0x3800 : dtype == DType::kI8 ? 0x2000 : 0x3f00;
     for (size_t i = 0; i < count; ++i)
-      halves[i] = static_cast<uint16_t>((one + random() % 128) | (random() & 0x8000));
+      halves[i] = static_cast<uint16_t>((one + random() % 128) |
+                                        (dtype == DType::kI8 ? 0 : random() & 0x8000));
   }
 
   CacheGeometry geometry_;
@@ -211,6 +224,42 @@ void Prefill(ThreadPool& pool, Isa isa, DType dtype, int32_t rows, double peak) 
               flops / timing.min / peak);
 }
 
+// One pass over all layers for each type, in turns.
+void Compare(ThreadPool& pool, Isa isa) {
+  constexpr int32_t kSequences = 32, kContext = 1500;
+  constexpr int kRounds = 25;
+  const DType dtypes[] = {DType::kBF16, DType::kF32,    DType::kF16,
+                          DType::kI8,   DType::kF8E4M3, DType::kF8E5M2};
+  std::vector<std::unique_ptr<Workload>> workloads;
+  for (const DType dtype : dtypes)
+    workloads.push_back(std::make_unique<Workload>(dtype, kSequences, kContext - 1, 1));
+  Attention attention(isa, pool);
+  std::vector<std::vector<double>> seconds(std::size(dtypes));
+  for (int round = -1; round < kRounds; ++round) {  // the first one warms up
+    for (size_t i = 0; i < std::size(dtypes); ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int32_t layer = 0; layer < kLayers; ++layer) workloads[i]->RunLayer(attention, layer);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      if (round >= 0) seconds[i].push_back(took.count());
+    }
+  }
+  std::printf("decode of all layers, %d x %d, %d rounds in turns\n", kSequences, kContext, kRounds);
+  for (size_t i = 0; i < std::size(dtypes); ++i) {
+    std::vector<double> ratios;
+    for (size_t round = 0; round < seconds[i].size(); ++round)
+      ratios.push_back(seconds[0][round] / seconds[i][round]);
+    std::sort(ratios.begin(), ratios.end());
+    std::sort(seconds[i].begin(), seconds[i].end());
+    const double bytes = double{kSequences} * kContext * kLayers *
+                         static_cast<double>(workloads[i]->bytes_per_token_layer());
+    const double median = seconds[i][seconds[i].size() / 2];
+    std::printf("%-9s %6.2f %6.2f %6.2f ms  GB/s %5.1f  speed / bf16 %.2f %.2f %.2f\n",
+                std::string(Info(dtypes[i]).name).c_str(), seconds[i].front() * 1e3, median * 1e3,
+                seconds[i].back() * 1e3, bytes / median * 1e-9, ratios.front(),
+                ratios[ratios.size() / 2], ratios.back());
+  }
+}
+
 int Main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : DefaultThreads();
   const Isa isa = argc > 2 && std::string(argv[2]) == "avx2" ? Isa::kAvx2 : DetectIsa();
@@ -219,6 +268,10 @@ int Main(int argc, char** argv) {
   ThreadPool pool(threads);
   std::printf("threads %d, %s, KV %s; times are min median max, rates and ratios are median best\n",
               threads, Name(isa), std::string(Info(dtype).name).c_str());
+  if (argc > 3 && std::string(argv[3]) == "compare") {
+    Compare(pool, isa);
+    return 0;
+  }
   for (const int32_t sequences : {1, 32})
     for (const int32_t context : {256, 1000, 2000}) Decode(pool, isa, dtype, sequences, context);
   const double peak = FmaPeak(pool, isa);

@@ -42,6 +42,18 @@ TEST(CacheGeometry, Int8KeepsOneScalePerTokenAndHead) {
   EXPECT_THAT(geometry.Formula(), HasSubstr("(128 head_dim x 1 byte + 2) = 66,560 bytes"));
 }
 
+TEST(CacheGeometry, EightBitsHoldAtLeastOnePointNineTimesTheBlocksOfBf16) {
+  const int64_t pool_bytes = int64_t{1} << 30;
+  const int64_t bf16 = Make({30, 3, 64}, DType::kBF16, 16).LendableBlocks(pool_bytes);
+  const CacheGeometry int8 = Make({30, 3, 64}, DType::kI8, 16);
+  EXPECT_GE(static_cast<double>(int8.LendableBlocks(pool_bytes)), 1.9 * static_cast<double>(bf16));
+  for (const DType dtype : {DType::kF8E4M3, DType::kF8E5M2}) {
+    const CacheGeometry fp8 = Make({30, 3, 64}, dtype, 16);
+    EXPECT_EQ(fp8.bytes_per_token(), 11'520);
+    EXPECT_EQ(fp8.Formula(), "2 x 30 layers x 3 kv_heads x 64 head_dim x 1 byte = 11,520 bytes");
+  }
+}
+
 TEST(CacheGeometry, RoundsTokensUpToBlocksAndBytesDown) {
   const CacheGeometry geometry = Make({1, 1, 8}, DType::kF32, 8);
   EXPECT_EQ(geometry.BlocksFor(0), 0);

@@ -22,12 +22,16 @@ TEST(DType, ParsesTheNamesOfFlags) {
   EXPECT_EQ(ParseFloatOrInt8("bf16"), DType::kBF16);
   EXPECT_EQ(ParseFloatOrInt8("bfloat16"), DType::kBF16);
   EXPECT_EQ(ParseFloatOrInt8("int8"), DType::kI8);
+  EXPECT_EQ(ParseFloatOrInt8("fp8"), DType::kF8E4M3);
+  EXPECT_EQ(ParseFloatOrInt8("fp8_e4m3"), DType::kF8E4M3);
+  EXPECT_EQ(ParseFloatOrInt8("fp8_e5m2"), DType::kF8E5M2);
   EXPECT_EQ(ParseFloatOrInt8("Q4_0"), std::nullopt);
   EXPECT_EQ(ParseFloatOrInt8(""), std::nullopt);
 }
 
 TEST(DType, NamesOfFlagsParseBack) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8})
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3,
+                            DType::kF8E5M2})
     EXPECT_EQ(ParseFloatOrInt8(Info(dtype).name), dtype);
 }
 

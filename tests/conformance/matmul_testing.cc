@@ -74,6 +74,8 @@ StoredWeight RandomWeight(DType dtype, int64_t rows, int64_t cols, uint32_t seed
         put_half(block + 208, d / 64);
         break;
       case DType::kI8:
+      case DType::kF8E4M3:
+      case DType::kF8E5M2:
         break;
     }
   }

@@ -38,7 +38,7 @@ PagedCache::PagedCache(Backend& backend, const PagedShape& shape, int32_t num_bl
   geometry_ = CacheGeometry::Create(kv_shape, shape.dtype, shape.block_size).value();
   const auto bytes = static_cast<size_t>(geometry_.PoolBytes(num_blocks + 1));
   pool_ = backend.Allocate(bytes).value();
-  std::vector<std::byte> poison(bytes, std::byte{0xff});  // NaN in every float type
+  std::vector<std::byte> poison(bytes, std::byte{0xff});  // NaN in every float type and scale
   EXPECT_TRUE(backend.CopyToDevice(pool_.data(), poison.data(), bytes).ok());
   free_.resize(static_cast<size_t>(num_blocks));
   std::iota(free_.begin(), free_.end(), 1);
@@ -150,22 +150,23 @@ std::vector<double> PagedCache::Reference(int32_t sequence, int32_t position) co
     const float* q = row(tokens.q, shape_.num_heads, position, head);
     std::vector<double> weights;
     for (int32_t p = first; p <= position; ++p) {
-      const float* k = row(tokens.k, shape_.num_kv_heads, p, head / group);
+      const std::vector<float> k =
+          RoundRow(shape_.dtype, row(tokens.k, shape_.num_kv_heads, p, head / group), dim);
       double score = 0;
-      for (int32_t d = 0; d < dim; ++d) score += double{q[d]} * double{RoundTo(shape_.dtype, k[d])};
+      for (int32_t d = 0; d < dim; ++d) score += double{q[d]} * double{k[Index(d)]};
       weights.push_back(score * ScaleOf(shape_));
     }
     const double max = *std::max_element(weights.begin(), weights.end());
     double total = 0;
     for (double& weight : weights) total += weight = std::exp(weight - max);
-    for (int32_t d = 0; d < dim; ++d) {
-      double sum = 0;
-      for (int32_t p = first; p <= position; ++p)
-        sum +=
-            weights[Index(p - first)] *
-            double{RoundTo(shape_.dtype, row(tokens.v, shape_.num_kv_heads, p, head / group)[d])};
-      out.push_back(sum / total);
+    std::vector<double> sums(Index(dim));
+    for (int32_t p = first; p <= position; ++p) {
+      const std::vector<float> v =
+          RoundRow(shape_.dtype, row(tokens.v, shape_.num_kv_heads, p, head / group), dim);
+      for (int32_t d = 0; d < dim; ++d)
+        sums[Index(d)] += weights[Index(p - first)] * double{v[Index(d)]};
     }
+    for (const double sum : sums) out.push_back(sum / total);
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// A paged cache under test: random tokens, shuffled block tables, and NaN in every byte that nobody
-// has written.
+// A paged cache under test: random tokens, shuffled block tables, and NaN in all that nobody has
+// written (of int8, in the scales).
 #ifndef OCTAVO_TESTS_CONFORMANCE_PAGED_CACHE_H_
 #define OCTAVO_TESTS_CONFORMANCE_PAGED_CACHE_H_
 

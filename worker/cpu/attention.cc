@@ -58,9 +58,22 @@ absl::Status Check(const PagedAttentionParams& params) {
   return absl::OkStatus();
 }
 
+// REQUIRES: a type that CacheGeometry accepts.
 KvElement ElementOf(DType dtype) {
-  if (dtype == DType::kF32) return KvElement::kFloat32;
-  return dtype == DType::kF16 ? KvElement::kFloat16 : KvElement::kBFloat16;
+  switch (dtype) {
+    case DType::kF32:
+      return KvElement::kFloat32;
+    case DType::kF16:
+      return KvElement::kFloat16;
+    case DType::kI8:
+      return KvElement::kInt8;
+    case DType::kF8E4M3:
+      return KvElement::kFloat8E4M3;
+    case DType::kF8E5M2:
+      return KvElement::kFloat8E5M2;
+    default:
+      return KvElement::kBFloat16;
+  }
 }
 
 int64_t Cost(const AttentionTile& tile) {

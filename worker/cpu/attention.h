@@ -27,8 +27,7 @@ class Attention {
   // `pool` must outlive this. REQUIRES: this CPU has `isa`.
   Attention(Isa isa, ThreadPool& pool) : isa_(isa), pool_(pool) {}
 
-  // INVALID_ARGUMENT with value and limit when shapes or tables contradict each other;
-  // UNIMPLEMENTED for cache dtypes without a kernel.
+  // INVALID_ARGUMENT with value and limit when shapes or tables contradict each other.
   absl::Status Run(const PagedAttentionParams& params);
 
  private:

@@ -3,8 +3,10 @@
 // Numerics, the same for every tile shape (det.2): score: FMA over d ascending; online softmax over
 // windows of 128 positions counted from position 0, merged in order; p = 2^(s - max), scale and
 // log2(e) folded into q; the sum of p in 16 lanes (position mod 16); P V: FMA over positions
-// ascending. A position that a row does not see has p = 0 exactly and changes no bit, so neither
-// do the rows and windows computed beside it.
+// ascending. int8: a token's scale multiplies its finished score, and its p after the sum took it.
+// Powers of two that some types need (attention_elements.h) change no bit. A position that a row
+// does not see has p = 0 exactly and changes no bit, so neither do the rows and windows computed
+// beside it.
 #ifndef OCTAVO_WORKER_CPU_ATTENTION_KERNEL_H_
 #define OCTAVO_WORKER_CPU_ATTENTION_KERNEL_H_
 
@@ -14,7 +16,7 @@
 namespace octavo {
 
 // Spelled here because this header is also compiled for AVX-512 (simd16.h).
-enum class KvElement { kFloat32, kFloat16, kBFloat16 };
+enum class KvElement { kFloat32, kFloat16, kBFloat16, kInt8, kFloat8E4M3, kFloat8E5M2 };
 
 inline constexpr int32_t kAttentionWindow = 128;  // positions of one softmax step
 inline constexpr int32_t kMaxTileRows = 48;       // queries x heads of one tile

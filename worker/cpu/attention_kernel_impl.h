@@ -46,7 +46,7 @@ OCTAVO_SIMD_INLINE const std::byte* Piece(const AttentionTile& tile, int positio
   return tile.piece + tile.table[entry] * tile.block_stride;
 }
 
-inline TileState Begin(const AttentionTile& tile) {
+inline TileState Begin(const AttentionTile& tile, float factor) {
   TileState state;
   state.rows = tile.num_queries * tile.num_heads;
   state.acc_stride = (tile.head_dim + kLanes - 1) / kLanes * kLanes;
@@ -59,6 +59,7 @@ inline TileState Begin(const AttentionTile& tile) {
     Store(state.softmax.sums[r], Zero());
     state.softmax.max[r] = kMinusInfinity;
   }
+  const float q_scale = tile.q_scale * factor;
   state.num_units = (state.rows + kUnitRows - 1) / kUnitRows;
   for (int u = 0, row = 0; u < state.num_units; ++u) {
     const int rows = state.rows / state.num_units + (u < state.rows % state.num_units ? 1 : 0);
@@ -74,7 +75,7 @@ inline TileState Begin(const AttentionTile& tile) {
       const float* q = tile.q + (row + r) / tile.num_heads * tile.q_stride +
                        (row + r) % tile.num_heads * static_cast<int64_t>(tile.head_dim);
       float* scaled = state.q + row * tile.head_dim + r;
-      for (int d = 0; d < tile.head_dim; ++d) scaled[d * rows] = q[d] * tile.q_scale;
+      for (int d = 0; d < tile.head_dim; ++d) scaled[d * rows] = q[d] * q_scale;
     }
     row += rows;
   }
@@ -95,26 +96,44 @@ const std::byte* JoinKeys(const AttentionTile& tile, int position, std::byte* jo
   return joined;
 }
 
+// Where a piece keeps what a position of the window needs (kv_layout.h).
+template <KvElement kElement>
+struct PieceLayout {
+  explicit PieceLayout(const AttentionTile& tile)
+      : row_bytes(tile.head_dim * Element<kElement>::kBytes),
+        values(static_cast<int64_t>(tile.block_size) * row_bytes),
+        key_scales(2 * values),
+        value_scales(key_scales + 2 * tile.block_size) {}
+  int row_bytes;  // of one token's K or V
+  int64_t values, key_scales, value_scales;
+};
+
 // Pointers for groups [begin_group, end_group) of the window at `start`.
 template <KvElement kElement>
 void Locate(const AttentionTile& tile, int start, int begin_group, int end_group,
             std::byte* repacked, WindowPointers& window) {
-  const int row_bytes = tile.head_dim * Element<kElement>::kBytes;
-  const int64_t values = static_cast<int64_t>(tile.block_size) * row_bytes;
+  const PieceLayout<kElement> layout(tile);
   for (int g = begin_group; g < end_group; ++g) {
     const int position = start + g * kLanes;
     for (int half = 0; half < 2; ++half) {
       const int first = position + half * kHalf;
-      window.value[2 * g + half] =
-          Piece(tile, first) + values + first % tile.block_size * row_bytes;
+      const int slot = first % tile.block_size;
+      const std::byte* piece = Piece(tile, first);
+      window.value[2 * g + half] = piece + layout.values + slot * layout.row_bytes;
+      if constexpr (Element<kElement>::kScaled) {
+        window.key_scale[2 * g + half] = piece + layout.key_scales + 2 * slot;
+        window.value_scale[2 * g + half] = piece + layout.value_scales + 2 * slot;
+      }
     }
-    window.key[g] = tile.block_size < kLanes
-                        ? JoinKeys<kElement>(tile, position, repacked + g * kLanes * row_bytes)
-                        : Piece(tile, position) + position % tile.block_size * row_bytes;
+    window.key[g] =
+        tile.block_size < kLanes
+            ? JoinKeys<kElement>(tile, position, repacked + g * kLanes * layout.row_bytes)
+            : Piece(tile, position) + position % tile.block_size * layout.row_bytes;
   }
 }
 
 // Keys that the thread needs after this window: of the tile's next window or of its next tile.
+// Their scales are fetched here, with those of V in the same lines.
 template <KvElement kElement>
 bool LocateAhead(const AttentionTile& tile, int start, int last_position,
                  const std::byte* ahead[kWindowHalves]) {
@@ -126,12 +145,18 @@ bool LocateAhead(const AttentionTile& tile, int start, int last_position,
     first = FirstVisible(*source, source->first_position) / kAttentionWindow * kAttentionWindow;
   }
   const int end = source->first_position + source->num_queries;
-  const int row_bytes = source->head_dim * Element<kElement>::kBytes;
+  const PieceLayout<kElement> layout(*source);
   for (int half = 0; half < kWindowHalves; ++half) {
     const int position = first + half * kHalf;
-    ahead[half] = position < end
-                      ? Piece(*source, position) + position % source->block_size * row_bytes
-                      : nullptr;
+    ahead[half] = nullptr;
+    if (position >= end) continue;
+    const int slot = position % source->block_size;
+    const std::byte* piece = Piece(*source, position);
+    ahead[half] = piece + slot * layout.row_bytes;
+    if constexpr (Element<kElement>::kScaled) {
+      Prefetch(piece + layout.key_scales + 2 * slot);
+      if (source->block_size > kLanes) Prefetch(piece + layout.value_scales + 2 * slot);
+    }
   }
   return true;
 }
@@ -174,6 +199,9 @@ void ValueWindow(const AttentionTile& tile, const WindowPointers& window,
   for (int u = 0; u < state.num_units; ++u) {
     const Unit& unit = state.units[u];
     if (unit.begin >= unit.end) continue;
+    if constexpr (Element<kElement>::kScaled)
+      ScaleProbabilities(window, 1 / Element<kElement>::kValueFactor, unit.rows, unit.begin_group,
+                         unit.end_group, state.scores + unit.first_row * kAttentionWindow);
     ValueRows<kElement>(unit.rows, window, unit.begin, unit.end, tile.head_dim,
                         state.scores + unit.first_row * kAttentionWindow,
                         state.softmax.correction + unit.first_row, u == 0 ? fetch : nullptr,
@@ -183,7 +211,7 @@ void ValueWindow(const AttentionTile& tile, const WindowPointers& window,
 
 template <KvElement kElement>
 void Attend(const AttentionTile& tile) {
-  TileState state = Begin(tile);
+  TileState state = Begin(tile, Element<kElement>::kKeyFactor);
   const int last_position = tile.first_position + tile.num_queries - 1;
   const int first_window = FirstVisible(tile, tile.first_position) / kAttentionWindow;
   for (int start = first_window * kAttentionWindow; start <= last_position;
@@ -209,7 +237,7 @@ void Attend(const AttentionTile& tile) {
     ValueWindow<kElement>(tile, window, fetch, state);
   }
   for (int r = 0; r < state.rows; ++r) {
-    const float inverse = 1.0f / ReduceAdd(Load(state.softmax.sums[r]));
+    const float inverse = Element<kElement>::kValueFactor / ReduceAdd(Load(state.softmax.sums[r]));
     float* out = tile.out + r / tile.num_heads * tile.out_stride +
                  r % tile.num_heads * static_cast<int64_t>(tile.head_dim);
     // + 0 turns -0 over: whether unseen positions were passed over must not show in a sign.
@@ -226,6 +254,12 @@ inline AttentionKernel KernelFor(KvElement element) {
       return Attend<KvElement::kFloat16>;
     case KvElement::kBFloat16:
       return Attend<KvElement::kBFloat16>;
+    case KvElement::kInt8:
+      return Attend<KvElement::kInt8>;
+    case KvElement::kFloat8E4M3:
+      return Attend<KvElement::kFloat8E4M3>;
+    case KvElement::kFloat8E5M2:
+      return Attend<KvElement::kFloat8E5M2>;
   }
   return nullptr;
 }

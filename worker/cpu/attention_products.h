@@ -47,24 +47,31 @@ struct Count {
 struct WindowPointers {
   const std::byte* key[kWindowGroups];    // 16 positions, transposed
   const std::byte* value[kWindowHalves];  // 8 rows of V
+  // Of int8: the fp16 scales of 8 tokens.
+  const std::byte* key_scale[kWindowHalves];
+  const std::byte* value_scale[kWindowHalves];
 };
 
-// Scores of kGroups x 16 positions. q: [head_dim, kRows]. `fetch`: V of the same positions, to
-// prefetch; or nullptr.
+// Scores of kGroups x 16 positions. q: [head_dim, kRows]. `scale`: of the tokens, where the element
+// has scales. `fetch`: V of the same positions, to prefetch; or nullptr.
 template <KvElement kElement, int kRows, int kGroups>
-OCTAVO_SIMD_INLINE void ScoreTile(const std::byte* const* key, const float* q, int head_dim,
-                                  const std::byte* const* fetch, float* scores) {
+OCTAVO_SIMD_INLINE void ScoreTile(const std::byte* const* key, const std::byte* const* scale,
+                                  const float* q, int head_dim, const std::byte* const* fetch,
+                                  float* scores) {
   using E = Element<kElement>;
   Vec sum[kRows][kGroups];
   OCTAVO_UNROLL for (int r = 0; r < kRows; ++r) OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g)
       sum[r][g] = Zero();
   for (int pair = 0; pair < head_dim / 2; ++pair) {
-    // The window's V, a line per group and step (two for fp32), while its K runs.
+    // The window's V, a line per group and step (two for fp32, half a line for 8 bits), while its
+    // K runs.
     if (fetch != nullptr) {
       OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g) {
         if constexpr (E::kBytes == 4) {
           Prefetch(fetch[2 * g] + 64 * pair);
           Prefetch(fetch[2 * g + 1] + 64 * pair);
+        } else if constexpr (E::kBytes == 1) {
+          if ((pair & 1) == 0) Prefetch(fetch[2 * g + (pair >> 1 & 1)] + 64 * (pair >> 2));
         } else {
           Prefetch(fetch[2 * g + (pair & 1)] + 64 * (pair >> 1));
         }
@@ -82,6 +89,12 @@ OCTAVO_SIMD_INLINE void ScoreTile(const std::byte* const* key, const float* q, i
       OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g) sum[r][g] = Fma(x, k[g], sum[r][g]);
     }
   }
+  if constexpr (E::kScaled) {
+    OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g) {
+      const Vec s = LoadHalves(scale[2 * g], scale[2 * g + 1]);
+      OCTAVO_UNROLL for (int r = 0; r < kRows; ++r) sum[r][g] = Mul(sum[r][g], s);
+    }
+  }
   OCTAVO_UNROLL for (int r = 0; r < kRows; ++r) OCTAVO_UNROLL for (int g = 0; g < kGroups; ++g)
       Store(scores + r * kAttentionWindow + g * kLanes, sum[r][g]);
 }
@@ -93,9 +106,24 @@ void ScoreUnit(const WindowPointers& window, int begin_group, int end_group, con
   const auto fetch = [&](int g) { return fetch_values ? window.value + 2 * g : nullptr; };
   int g = begin_group;
   for (; g + kGroups <= end_group; g += kGroups)
-    ScoreTile<kElement, kRows, kGroups>(window.key + g, q, head_dim, fetch(g), scores + g * kLanes);
+    ScoreTile<kElement, kRows, kGroups>(window.key + g, window.key_scale + 2 * g, q, head_dim,
+                                        fetch(g), scores + g * kLanes);
   for (; g < end_group; ++g)
-    ScoreTile<kElement, kRows, 1>(window.key + g, q, head_dim, fetch(g), scores + g * kLanes);
+    ScoreTile<kElement, kRows, 1>(window.key + g, window.key_scale + 2 * g, q, head_dim, fetch(g),
+                                  scores + g * kLanes);
+}
+
+// p of groups [begin_group, end_group) times the scales of the tokens' V, for `rows` rows.
+OCTAVO_SIMD_INLINE void ScaleProbabilities(const WindowPointers& window, float factor, int rows,
+                                           int begin_group, int end_group, float* p) {
+  for (int g = begin_group; g < end_group; ++g) {
+    const Vec scale =
+        Mul(LoadHalves(window.value_scale[2 * g], window.value_scale[2 * g + 1]), Set1(factor));
+    for (int r = 0; r < rows; ++r) {
+      float* lanes = p + r * kAttentionWindow + g * kLanes;
+      Store(lanes, Mul(Load(lanes), scale));
+    }
+  }
 }
 
 // acc = acc * correction + P V over positions [begin, end) of the window, kPairs x 32 dimensions.

@@ -14,9 +14,9 @@ constexpr int64_t kSmallElements = 16384;
 
 absl::StatusOr<std::unique_ptr<StoredEmbedding>> StoredEmbedding::Create(const WeightView& source) {
   const DTypeInfo info = Info(source.dtype);
-  if (source.dtype == DType::kI8)
+  if (IsEightBit(source.dtype))
     return absl::InvalidArgumentError(
-        absl::StrCat("embedding ", source.name, ": int8 stores no weights"));
+        absl::StrCat("embedding ", source.name, ": ", info.name, " stores no weights"));
   if (source.data == nullptr || source.rows <= 0 || source.cols <= 0)
     return absl::InvalidArgumentError(absl::StrCat("embedding ", source.name, " has ", source.rows,
                                                    " rows of ", source.cols, " columns",

@@ -4,31 +4,29 @@
 
 #include <cstring>
 
+#include "worker/cpu/kv_rounding.h"
+
 namespace octavo {
 namespace {
 
-// Upper halves of the floats, rounded; a NaN keeps its sign and becomes quiet.
-__m256i BfloatBits(__m256 x) {
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
-  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-  return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
-}
+// A head's K or V in the pool's element type, in order of d.
+struct RoundedRow {
+  alignas(32) uint8_t bytes[kMaxHeadDim * sizeof(uint16_t)];
+  uint16_t scale = 0;  // of int8
+};
 
-// REQUIRES: dtype is kBF16 or kF16; count is a multiple of 8.
-void RoundToHalves(DType dtype, const float* x, int32_t count, uint16_t* out) {
-  for (int32_t i = 0; i < count; i += 8) {
-    const __m256 eight = _mm256_loadu_ps(x + i);
-    __m128i halves;
-    if (dtype == DType::kF16) {
-      halves = _mm256_cvtps_ph(eight, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    } else {
-      const __m256i bits = BfloatBits(eight);
-      halves = _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
-    }
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
+// REQUIRES: not float32, which is stored as it is.
+void Round(const KvLayout& layout, const float* x, RoundedRow* row) {
+  switch (layout.dtype()) {
+    case DType::kI8:
+      row->scale = RoundToInt8(x, layout.head_dim(), reinterpret_cast<int8_t*>(row->bytes));
+      return;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return RoundToFloat8(layout.dtype(), x, layout.head_dim(), row->bytes);
+    default:
+      return RoundToHalves(layout.dtype(), x, layout.head_dim(),
+                           reinterpret_cast<uint16_t*>(row->bytes));
   }
 }
 
@@ -40,6 +38,39 @@ void Scatter(const void* from, int32_t count, int64_t stride, std::byte* to) {
     std::memcpy(to + i * stride * kBytes, bytes + i * kBytes, kBytes);
 }
 
+// d beside d + 16 of each whole 32; returns how many elements that were.
+int32_t InterleaveHalves(const uint8_t* from, int32_t head_dim, std::byte* to) {
+  int32_t d = 0;
+  for (; d + 32 <= head_dim; d += 32) {
+    const auto* row = reinterpret_cast<const __m256i*>(from + 2 * d);
+    const __m256i low = _mm256_loadu_si256(row);
+    const __m256i high = _mm256_loadu_si256(row + 1);
+    const __m256i even = _mm256_unpacklo_epi16(low, high);
+    const __m256i odd = _mm256_unpackhi_epi16(low, high);
+    auto* out = reinterpret_cast<__m256i*>(to + 2 * d);
+    _mm256_storeu_si256(out, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+  }
+  return d;
+}
+
+int32_t InterleaveBytes(const uint8_t* from, int32_t head_dim, std::byte* to) {
+  int32_t d = 0;
+  for (; d + 32 <= head_dim; d += 32) {
+    const auto* row = reinterpret_cast<const __m128i*>(from + d);
+    const __m128i low = _mm_loadu_si128(row);
+    const __m128i high = _mm_loadu_si128(row + 1);
+    auto* out = reinterpret_cast<__m128i*>(to + d);
+    _mm_storeu_si128(out, _mm_unpacklo_epi8(low, high));
+    _mm_storeu_si128(out + 1, _mm_unpackhi_epi8(low, high));
+  }
+  return d;
+}
+
+void WriteScale(int64_t offset, uint16_t scale, std::byte* piece) {
+  std::memcpy(piece + offset, &scale, sizeof(scale));
+}
+
 }  // namespace
 
 void WriteKey(const KvLayout& layout, std::byte* piece, int32_t slot, const float* x) {
@@ -47,34 +78,38 @@ void WriteKey(const KvLayout& layout, std::byte* piece, int32_t slot, const floa
   const int64_t tokens = layout.group_tokens();
   const int32_t head_dim = layout.head_dim();
   if (layout.dtype() == DType::kF32) return Scatter<4>(x, head_dim, tokens, first);
-  uint16_t halves[kMaxHeadDim];
-  RoundToHalves(layout.dtype(), x, head_dim, halves);
-  if (layout.dtype() == DType::kF16) return Scatter<2>(halves, head_dim, tokens, first);
-  Scatter<4>(halves, head_dim / 2, tokens, first);  // pairs (d, d + 1)
+  RoundedRow row;
+  Round(layout, x, &row);
+  switch (layout.dtype()) {
+    case DType::kI8:
+      WriteScale(layout.KeyScaleOffset(slot), row.scale, piece);
+      return Scatter<1>(row.bytes, head_dim, tokens, first);
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return Scatter<2>(row.bytes, head_dim / 2, tokens, first);  // pairs (d, d + 1)
+    case DType::kF16:
+      return Scatter<2>(row.bytes, head_dim, tokens, first);
+    default:
+      return Scatter<4>(row.bytes, head_dim / 2, tokens, first);  // pairs (d, d + 1)
+  }
 }
 
 void WriteValue(const KvLayout& layout, std::byte* piece, int32_t slot, const float* x) {
-  std::byte* row = piece + layout.ValueOffset(slot, 0);
+  std::byte* to = piece + layout.ValueOffset(slot, 0);
   const int32_t head_dim = layout.head_dim();
+  const auto bytes = static_cast<int32_t>(StorageBytes(layout.dtype(), 1));
   if (layout.dtype() == DType::kF32) {
-    std::memcpy(row, x, static_cast<size_t>(head_dim) * sizeof(float));
+    std::memcpy(to, x, static_cast<size_t>(head_dim) * sizeof(float));
     return;
   }
-  uint16_t halves[kMaxHeadDim];
-  RoundToHalves(layout.dtype(), x, head_dim, halves);
+  RoundedRow row;
+  Round(layout, x, &row);
+  if (layout.dtype() == DType::kI8) WriteScale(layout.ValueScaleOffset(slot), row.scale, piece);
   int32_t d = 0;
-  if (layout.dtype() == DType::kBF16) {
-    for (; d + 32 <= head_dim; d += 32) {  // d beside d + 16
-      const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves + d));
-      const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves + d + 16));
-      const __m256i even = _mm256_unpacklo_epi16(low, high);
-      const __m256i odd = _mm256_unpackhi_epi16(low, high);
-      auto* to = reinterpret_cast<__m256i*>(row + 2 * d);
-      _mm256_storeu_si256(to, _mm256_permute2x128_si256(even, odd, 0x20));
-      _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(even, odd, 0x31));
-    }
-  }
-  std::memcpy(row + 2 * d, halves + d, static_cast<size_t>(head_dim - d) * sizeof(uint16_t));
+  if (layout.paired())
+    d = bytes == 1 ? InterleaveBytes(row.bytes, head_dim, to)
+                   : InterleaveHalves(row.bytes, head_dim, to);
+  std::memcpy(to + d * bytes, row.bytes + d * bytes, static_cast<size_t>((head_dim - d) * bytes));
 }
 
 }  // namespace octavo

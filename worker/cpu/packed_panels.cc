@@ -224,6 +224,8 @@ std::optional<PackFormat> PackFormatOf(DType dtype) {
     case DType::kQ6_K:
       return PackFormat::kQ6_K;
     case DType::kI8:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
       break;
   }
   return std::nullopt;
