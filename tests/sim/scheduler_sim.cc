@@ -12,18 +12,7 @@
 namespace octavo {
 namespace {
 
-constexpr int32_t kVocabulary = 61;
-constexpr TokenId kEos = 7;  // about one token in 61, so some outputs stop early
-constexpr int32_t kMaxEvents = 200000;
-
-int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high) {
-  return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
-}
-
-template <typename T>
-T Pick(std::mt19937_64& random, std::initializer_list<T> values) {
-  return *(values.begin() + Uniform(random, 0, static_cast<int64_t>(values.size()) - 1));
-}
+constexpr size_t kMaxCommands = 200000;
 
 ShadowWorkerConfig WorkerConfigOf(const SchedulerConfig& config) {
   return {.num_blocks = config.num_blocks,
@@ -45,75 +34,7 @@ MirrorLimits MirrorLimitsOf(const SchedulerConfig& config) {
           .group_windows = config.group_windows};
 }
 
-// Half of all models see everything in every layer. The widest window is at least 2: what a table
-// begins with is recognised by the last token that it sees.
-std::vector<int32_t> DrawWindows(std::mt19937_64& random, int32_t max_model_len) {
-  if (Uniform(random, 0, 1) == 0) return {0};
-  std::vector<int32_t> windows(static_cast<size_t>(Uniform(random, 0, 2)), 0);
-  const int64_t most = Pick(random, {3, 12, 2 * max_model_len});
-  for (int64_t left = Uniform(random, windows.empty() ? 1 : 0, 2); left > 0; --left) {
-    const int64_t wider = windows.empty() || windows.back() == 0 ? most : windows.back();
-    windows.push_back(static_cast<int32_t>(Uniform(random, windows.empty() ? 2 : 1, wider)));
-  }
-  return windows;
-}
-
 }  // namespace
-
-SimScenario SimScenario::FromSeed(uint64_t seed) {
-  std::mt19937_64 random(seed ^ 0x5ce7a210ULL);
-  SimScenario scenario;
-  SchedulerConfig& config = scenario.scheduler;
-  scenario.requests = static_cast<int32_t>(Uniform(random, 1, 60));
-  scenario.max_prompt = Pick(random, {1, 8, 40, 90});
-  scenario.max_output = Pick(random, {1, 6, 30, 60, 60});
-  scenario.priorities = Pick(random, {1, 1, 2, 4});
-  scenario.steps_in_flight = Pick(random, {1, 2, 2});
-  scenario.abort_permille = Pick(random, {0, 0, 5, 40});
-  scenario.reset_permille = Pick(random, {0, 0, 2, 15});
-  scenario.arrival_permille = Pick(random, {50, 300, 1000, 1000});
-  config.block_size = Pick(random, {1, 2, 4, 8, 16});
-  config.vocab_size = kVocabulary;
-  config.max_model_len = scenario.max_prompt + scenario.max_output;
-  config.group_windows = DrawWindows(random, config.max_model_len);
-  const int64_t one_request = MostBlocks(config, 1, config.max_model_len, 1);
-  // From a pool in which one request just fits to one without pressure.
-  config.num_blocks = one_request * Pick(random, {1, 1, 2, 3, 30}) + Uniform(random, 0, 3);
-  config.max_num_seqs = Pick(random, {1, 4, 16, 64, 64});
-  config.max_num_batched_tokens = Pick(random, {1, 5, 32, 128, 512});
-  config.max_prefill_chunk = Pick(random, {0, 1, 7, 16});
-  config.max_queued_requests = 4096;
-  config.kv_watermark = Pick(random, {0.0, 0.0, 0.01, 0.2});
-  config.max_preemptions = Pick(random, {0, 1, 3, 16, 16});
-  config.prefix_cache = Pick(random, {true, true, true, false});
-  config.prefix_cache_key = "key";
-  // Now and then so few bits that most digests collide.
-  config.prefix_digest_bits = Pick(random, {128, 128, 128, 5, 1});
-  scenario.shared_prompts = Pick(random, {1, 1, 2, 5});
-  scenario.shared_permille = Pick(random, {0, 300, 900, 900});
-  scenario.next_turn_permille = Pick(random, {0, 200, 500});
-  scenario.salts = Pick(random, {1, 1, 2});
-  scenario.uncached_permille = Pick(random, {0, 0, 100});
-  scenario.flush_permille = Pick(random, {0, 0, 5});
-  scenario.max_n = Pick(random, {1, 1, 2, 4, 8});
-  return scenario;
-}
-
-std::string SimScenario::ToString() const {
-  return absl::StrCat(
-      "requests=", requests, " max_prompt=", max_prompt, " max_output=", max_output,
-      " priorities=", priorities, " steps_in_flight=", steps_in_flight,
-      " abort_permille=", abort_permille, " reset_permille=", reset_permille,
-      " block_size=", scheduler.block_size, " num_blocks=", scheduler.num_blocks,
-      " windows=", absl::StrJoin(scheduler.group_windows, ","),
-      " max_num_seqs=", scheduler.max_num_seqs,
-      " max_num_batched_tokens=", scheduler.max_num_batched_tokens,
-      " max_prefill_chunk=", scheduler.max_prefill_chunk,
-      " max_preemptions=", scheduler.max_preemptions, " prefix_cache=", scheduler.prefix_cache,
-      " digest_bits=", scheduler.prefix_digest_bits, " shared_permille=", shared_permille,
-      " next_turn_permille=", next_turn_permille, " salts=", salts,
-      " flush_permille=", flush_permille, " max_n=", max_n);
-}
 
 SchedulerSim::SchedulerSim(const SimScenario& scenario, uint64_t seed)
     : scenario_(scenario),
@@ -127,7 +48,7 @@ SchedulerSim::SchedulerSim(const SimScenario& scenario, uint64_t seed)
   for (int32_t i = 0; i < scenario.shared_prompts; ++i) {
     std::vector<TokenId>& prompt = shared_prompts_.emplace_back();
     for (int64_t left = Draw(1, scenario.max_prompt); left > 0; --left) {
-      prompt.push_back(static_cast<TokenId>(Draw(0, kVocabulary - 1)));
+      prompt.push_back(static_cast<TokenId>(Draw(0, kSimVocabulary - 1)));
     }
   }
 }
@@ -136,39 +57,85 @@ int64_t SchedulerSim::Draw(int64_t low, int64_t high) { return Uniform(random_, 
 
 absl::Status SchedulerSim::Run(SimOutcome* outcome) {
   while (requests_.size() < static_cast<size_t>(scenario_.requests) || !scheduler_.idle()) {
-    if (++outcome->events > kMaxEvents) return absl::DeadlineExceededError("requests never end");
-    OCTAVO_RETURN_IF_ERROR(OneEvent(outcome));
-    scheduler_.CheckInvariants();
+    if (outcome->commands.size() == kMaxCommands) {
+      return absl::DeadlineExceededError("requests never end");
+    }
+    OCTAVO_RETURN_IF_ERROR(Execute(outcome->commands.emplace_back(Draw()), outcome));
   }
+  return Finish(outcome);
+}
+
+absl::Status SchedulerSim::Replay(std::span<const SimCommand> commands, SimOutcome* outcome) {
+  for (const SimCommand& command : commands) OCTAVO_RETURN_IF_ERROR(Execute(command, outcome));
+  for (size_t i = 0; !scheduler_.idle(); ++i) {
+    if (i == kMaxCommands) return absl::DeadlineExceededError("requests never end");
+    OCTAVO_RETURN_IF_ERROR(Execute({.kind = SimCommand::Kind::kSchedule, .now = now_}, outcome));
+    OCTAVO_RETURN_IF_ERROR(Execute({.kind = SimCommand::Kind::kCommit, .now = now_}, outcome));
+  }
+  return Finish(outcome);
+}
+
+absl::Status SchedulerSim::Finish(SimOutcome* outcome) {
   OCTAVO_RETURN_IF_ERROR(DrainFacts());
   outcome->stats = scheduler_.stats();
   return CheckAllEnded();
 }
 
-absl::Status SchedulerSim::OneEvent(SimOutcome* outcome) {
-  now_ += absl::Milliseconds(Draw(0, 3));
+SimCommand SchedulerSim::Draw() {
+  SimCommand command{.now = now_ + absl::Milliseconds(Draw(0, 3))};
+  using Kind = SimCommand::Kind;
+  const bool full = worker_.submitted() >= static_cast<size_t>(scenario_.steps_in_flight);
   if (requests_.size() < static_cast<size_t>(scenario_.requests) &&
       Chance(scenario_.arrival_permille)) {
-    return AddOne();
+    command.kind = Kind::kAdd;
+    command.request = DrawRequest();
+    command.request.arrival = command.now;
+  } else if (Chance(scenario_.abort_permille)) {
+    // Ids of ended requests and of none at all are aborted too.
+    command.kind = Kind::kAbort;
+    command.id = static_cast<RequestId>(Draw(1, static_cast<int64_t>(next_id_)));
+  } else if (Chance(scenario_.flush_permille)) {
+    command.kind = Kind::kFlush;
+  } else if (Chance(scenario_.reset_permille)) {
+    command.kind = Kind::kReset;
+  } else if (Chance(scenario_.repeat_permille)) {
+    command.kind = Kind::kRepeat;
+  } else if (worker_.submitted() > 0 && (full || Chance(300))) {
+    command.kind = Kind::kCommit;
   }
-  if (Chance(scenario_.abort_permille)) return AbortOne();
-  if (Chance(scenario_.flush_permille)) {
-    scheduler_.FlushPrefixCache();
-    ++flushes_;
-    return absl::OkStatus();
+  return command;
+}
+
+absl::Status SchedulerSim::Execute(const SimCommand& command, SimOutcome* outcome) {
+  now_ = command.now;
+  absl::Status status;
+  switch (command.kind) {
+    case SimCommand::Kind::kAdd:
+      status = Add(command.request);
+      break;
+    case SimCommand::Kind::kAbort:
+      status = Abort(command.id);
+      break;
+    case SimCommand::Kind::kFlush:
+      scheduler_.FlushPrefixCache();
+      ++flushes_;
+      break;
+    case SimCommand::Kind::kReset:
+      status = Reset();
+      break;
+    case SimCommand::Kind::kSchedule:
+      status = Schedule(outcome);
+      break;
+    case SimCommand::Kind::kCommit:
+      status = Commit();
+      break;
+    case SimCommand::Kind::kRepeat:
+      status = Repeat(last_result_);
+      break;
   }
-  if (Chance(scenario_.reset_permille)) {
-    const Epoch before = scheduler_.epoch();
-    scheduler_.ResetWorkers();
-    if (scheduler_.epoch() <= before) return absl::InternalError("the epoch did not advance");
-    worker_.Reset(scheduler_.epoch());
-    mirror_ = std::make_unique<TableMirror>(MirrorLimitsOf(scenario_.scheduler));
-    unmirrored_.clear();
-    return DrainFacts();
-  }
-  const bool full = worker_.submitted() >= static_cast<size_t>(scenario_.steps_in_flight);
-  if (worker_.submitted() > 0 && (full || Chance(300))) return CommitOne();
-  return ScheduleOne(outcome);
+  OCTAVO_RETURN_IF_ERROR(status);
+  scheduler_.CheckInvariants();
+  return absl::OkStatus();
 }
 
 std::vector<TokenId> SchedulerSim::DrawPrompt() {
@@ -185,7 +152,7 @@ std::vector<TokenId> SchedulerSim::DrawPrompt() {
   const int64_t most =
       std::max<int64_t>(1, scenario_.max_prompt - static_cast<int64_t>(prompt.size()));
   for (int64_t left = Draw(prompt.empty() ? 1 : 0, most); left > 0; --left) {
-    prompt.push_back(static_cast<TokenId>(Draw(0, kVocabulary - 1)));
+    prompt.push_back(static_cast<TokenId>(Draw(0, kSimVocabulary - 1)));
   }
   if (prompt.size() > static_cast<size_t>(scenario_.max_prompt)) {
     prompt.resize(static_cast<size_t>(scenario_.max_prompt));
@@ -193,25 +160,28 @@ std::vector<TokenId> SchedulerSim::DrawPrompt() {
   return prompt;
 }
 
-absl::Status SchedulerSim::AddOne() {
+Request SchedulerSim::DrawRequest() {
   Request request;
-  request.id = next_id_;
   request.prompt = DrawPrompt();
   request.max_tokens = static_cast<int32_t>(Draw(1, scenario_.max_output));
   request.sampling.seed = random_();
   request.ignore_eos = Chance(300);
-  request.eos_ids = {kEos};
+  request.eos_ids = {kSimEos};
   request.priority = static_cast<int32_t>(Draw(0, scenario_.priorities - 1));
-  request.arrival = now_;
   request.prefix_cache = !Chance(scenario_.uncached_permille);
   request.cache_salt = std::string(static_cast<size_t>(Draw(0, scenario_.salts - 1)), 's');
   request.n = static_cast<int32_t>(Draw(1, scenario_.max_n));
   while (request.n > 1 && !CheckRequest(scenario_.scheduler, request).ok()) --request.n;
-  Expectation& expected = requests_[next_id_++];
+  request.id = next_id_++;
+  return request;
+}
+
+absl::Status SchedulerSim::Add(const Request& request) {
+  Expectation& expected = requests_[request.id];
   expected.request = request;
   expected.choices.resize(static_cast<size_t>(request.n));
   by_sequence_.resize(by_sequence_.size() + static_cast<size_t>(request.n), request.id);
-  return scheduler_.Add(std::move(request));
+  return scheduler_.Add(request);
 }
 
 bool SchedulerSim::MayRead(SequenceId reader, SequenceId writer) const {
@@ -234,22 +204,45 @@ void SchedulerSim::NoteStarts(const StepPlan& plan) {
   }
 }
 
-absl::Status SchedulerSim::AbortOne() {
-  // Ids of ended requests and of none at all are aborted too.
-  const RequestId id = static_cast<RequestId>(Draw(1, static_cast<int64_t>(next_id_)));
+absl::Status SchedulerSim::Abort(RequestId id) {
   const auto found = requests_.find(id);
   if (found != requests_.end() && !found->second.ended) found->second.aborted = true;
   scheduler_.Abort(id);
   return DrainFacts();
 }
 
-absl::Status SchedulerSim::ScheduleOne(SimOutcome* outcome) {
+absl::Status SchedulerSim::Reset() {
+  std::optional<StepResult> late;
+  if (worker_.submitted() > 0) {
+    absl::StatusOr<StepResult> result = worker_.Run();
+    OCTAVO_RETURN_IF_ERROR(result.status());
+    late = *std::move(result);
+  }
+  const Epoch before = scheduler_.epoch();
+  scheduler_.ResetWorkers();
+  if (scheduler_.epoch() <= before) return absl::InternalError("the epoch did not advance");
+  worker_.Reset(scheduler_.epoch());
+  mirror_ = std::make_unique<TableMirror>(MirrorLimitsOf(scenario_.scheduler));
+  unmirrored_.clear();
+  OCTAVO_RETURN_IF_ERROR(Repeat(late));
+  return DrainFacts();
+}
+
+absl::Status SchedulerSim::Repeat(const std::optional<StepResult>& result) const {
+  if (!result.has_value() || !scheduler_.CheckResult(*result).ok()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the result of step ", result->step, " was taken twice or late (step.1)"));
+}
+
+absl::Status SchedulerSim::Schedule(SimOutcome* outcome) {
+  if (worker_.submitted() >= static_cast<size_t>(scenario_.steps_in_flight)) {
+    return absl::OkStatus();
+  }
   std::optional<StepPlan> plan = scheduler_.Schedule(now_);
   OCTAVO_RETURN_IF_ERROR(DrainFacts());
   if (!plan.has_value()) {
     // An engine may ask again before the result is there, for example when a request arrives.
-    if (worker_.submitted() > 0) return Chance(500) ? CommitOne() : absl::OkStatus();
-    if (scheduler_.idle()) return absl::OkStatus();
+    if (worker_.submitted() > 0 || scheduler_.idle()) return absl::OkStatus();
     return absl::InternalError("nothing in flight and nothing scheduled (life.2)");
   }
   NoteStarts(*plan);
@@ -276,7 +269,8 @@ absl::Status SchedulerSim::CheckSlots() const {
                                           stats.filled_slots));
 }
 
-absl::Status SchedulerSim::CommitOne() {
+absl::Status SchedulerSim::Commit() {
+  if (worker_.submitted() == 0) return absl::OkStatus();
   absl::StatusOr<StepResult> result = worker_.Run();
   OCTAVO_RETURN_IF_ERROR(result.status());
   OCTAVO_RETURN_IF_ERROR(Mirror(unmirrored_.front(), *result));
@@ -284,6 +278,7 @@ absl::Status SchedulerSim::CommitOne() {
   OCTAVO_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
   const std::vector<TokenEvent> events = scheduler_.Commit(*result);
   discarded_ += static_cast<int64_t>(result->samples.size() - events.size());
+  last_result_ = *std::move(result);
   return Receive(events);
 }
 
@@ -330,7 +325,7 @@ absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expect
   stops_ += event.finish == FinishReason::kStop ? 1 : 0;
   aborts_ += event.finish == FinishReason::kAbort ? 1 : 0;
   ExpectedOutput output =
-      Evaluate(expected->request, kVocabulary, static_cast<uint32_t>(event.choice_index));
+      Evaluate(expected->request, kSimVocabulary, static_cast<uint32_t>(event.choice_index));
   const size_t received = choice.received.size();
   if (event.finish == FinishReason::kAbort) {
     if (!expected->aborted || received > output.tokens.size()) {

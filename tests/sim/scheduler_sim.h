@@ -6,8 +6,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,46 +17,27 @@
 #include "scheduler/core/scheduler.h"
 #include "tests/fakes/fake_model.h"
 #include "tests/fakes/shadow_worker.h"
+#include "tests/sim/sim_command.h"
+#include "tests/sim/sim_scenario.h"
 #include "worker/kv/table_mirror.h"
 
 namespace octavo {
 
-// What a seed decides. Defaults are overwritten by FromSeed.
-struct SimScenario {
-  SchedulerConfig scheduler;
-  int32_t requests = 40;
-  int32_t max_prompt = 40;
-  int32_t max_output = 30;
-  int32_t priorities = 1;
-  int32_t steps_in_flight = 2;  // 1 or 2
-  int32_t abort_permille = 0;   // per event
-  int32_t reset_permille = 0;   // per event
-  int32_t arrival_permille = 300;
-  int32_t shared_prompts = 0;      // prompts that many requests begin with
-  int32_t shared_permille = 0;     // requests that begin with one of them
-  int32_t next_turn_permille = 0;  // requests that go on where another one ended
-  int32_t salts = 1;
-  int32_t uncached_permille = 0;  // requests that take no part in the prefix index
-  int32_t flush_permille = 0;     // per event
-  int32_t max_n = 1;
-
-  static SimScenario FromSeed(uint64_t seed);
-  std::string ToString() const;
-};
-
 struct SimOutcome {
+  std::vector<SimCommand> commands;  // drawn until everything had ended
   std::vector<StepPlan> plans;
   SchedulerStats stats;
-  int32_t events = 0;  // drawn until everything had ended
 };
 
 class SchedulerSim {
  public:
   SchedulerSim(const SimScenario& scenario, uint64_t seed);
 
-  // Runs until every request has ended. The first broken rule is the error; CheckInvariants ends
-  // the process.
+  // Draws commands until every request has ended. The first broken rule is the error;
+  // CheckInvariants ends the process. `outcome` grows as it goes.
   absl::Status Run(SimOutcome* outcome);
+  // The given commands, then schedule and commit until every request has ended.
+  absl::Status Replay(std::span<const SimCommand> commands, SimOutcome* outcome);
 
  private:
   struct Choice {
@@ -76,17 +58,24 @@ class SchedulerSim {
   bool Chance(int32_t permille) { return Draw(0, 999) < permille; }
   int64_t Draw(int64_t low, int64_t high);  // both inclusive
 
-  absl::Status OneEvent(SimOutcome* outcome);
-  absl::Status AddOne();
+  SimCommand Draw();
+  Request DrawRequest();
   std::vector<TokenId> DrawPrompt();
+
+  absl::Status Execute(const SimCommand& command, SimOutcome* outcome);
+  absl::Status Finish(SimOutcome* outcome);
+  absl::Status Add(const Request& request);
   // Tenants, flushes and the off switch, which tokens do not show.
   bool MayRead(SequenceId reader, SequenceId writer) const;
   void NoteStarts(const StepPlan& plan);
   // The levels that waste is computed from, against what the plans made the worker hold.
   absl::Status CheckSlots() const;
-  absl::Status AbortOne();
-  absl::Status ScheduleOne(SimOutcome* outcome);
-  absl::Status CommitOne();
+  absl::Status Abort(RequestId id);
+  absl::Status Reset();
+  absl::Status Schedule(SimOutcome* outcome);
+  absl::Status Commit();
+  // A result that answers no step in flight must be refused.
+  absl::Status Repeat(const std::optional<StepResult>& result) const;
   absl::Status Mirror(const StepPlan& plan, const StepResult& result);
   absl::Status Receive(const std::vector<TokenEvent>& events);
   absl::Status CheckEnd(const TokenEvent& event, Expectation* expected);
@@ -101,6 +90,7 @@ class SchedulerSim {
   // The mirror of a real worker sees the same plans, when they run, and must take them all.
   std::unique_ptr<TableMirror> mirror_;
   std::deque<StepPlan> unmirrored_;
+  std::optional<StepResult> last_result_;
   absl::Time now_ = absl::UnixEpoch();
   std::map<RequestId, Expectation> requests_;
   std::vector<std::vector<TokenId>> shared_prompts_;

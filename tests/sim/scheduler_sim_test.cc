@@ -1,22 +1,44 @@
-// OCTAVO_SIM_SEED=N runs that seed alone; OCTAVO_SIM_SEEDS=N changes how many run.
+// OCTAVO_SIM_SEED=N runs that seed alone; OCTAVO_SIM_SEEDS=N changes how many run, and
+// OCTAVO_SIM_FIRST=N where they begin. A seed that fails is printed with the few commands that its
+// failure needs.
 #include "tests/sim/scheduler_sim.h"
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/sim/shrink.h"
 
 namespace octavo {
 namespace {
 
-uint64_t current_seed = 0;
+constexpr int kMaxTrials = 3000;
 
-// A broken invariant ends the process: say which seed did it.
-void PrintSeed(int) {
-  std::fprintf(stderr, "OCTAVO_SIM_SEED=%llu\n", static_cast<unsigned long long>(current_seed));
+// The life that is being lived, for what has to be said when an invariant ends the process.
+struct Life {
+  uint64_t seed = 0;
+  SimScenario scenario;
+  SimOutcome outcome;
+};
+Life* current = nullptr;
+
+std::string Report(const Life& life) {
+  const std::vector<SimCommand> shrunk = Shrink(
+      life.outcome.commands,
+      [&life](std::span<const SimCommand> some) { return FailsInAChild(life.scenario, some); },
+      kMaxTrials);
+  return "OCTAVO_SIM_SEED=" + std::to_string(life.seed) + " " + life.scenario.ToString() + "\n" +
+         ToString(shrunk) + "\n";
+}
+
+// Comes from abort() in ordinary code, so that all of the program can still be used.
+void ReportCurrent(int) {
+  std::signal(SIGABRT, SIG_DFL);
+  if (current != nullptr) std::fputs(Report(*current).c_str(), stderr);
 }
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
@@ -24,22 +46,30 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-class SchedulerSimTest : public testing::Test {
+constexpr int kShards = 4;  // ctest runs them beside each other
+
+class SchedulerSimTest : public testing::TestWithParam<int> {
  protected:
   SchedulerSimTest() {
-    std::signal(SIGABRT, PrintSeed);
+    std::signal(SIGABRT, ReportCurrent);
+    const uint64_t first = FromEnvironment("OCTAVO_SIM_FIRST", 0);
+    const uint64_t shard = static_cast<uint64_t>(GetParam());
+    const uint64_t seeds = FromEnvironment("OCTAVO_SIM_SEEDS", 2000);
+    first_ = first + seeds * shard / kShards;
+    count_ = first + seeds * (shard + 1) / kShards - first_;
     if (std::getenv("OCTAVO_SIM_SEED") != nullptr) {
       first_ = FromEnvironment("OCTAVO_SIM_SEED", 0);
-      count_ = 1;
+      count_ = shard == 0 ? 1 : 0;
     }
   }
+  ~SchedulerSimTest() override { current = nullptr; }
 
   uint64_t first_ = 0;
-  uint64_t count_ = FromEnvironment("OCTAVO_SIM_SEEDS", 400);
+  uint64_t count_ = 0;
 };
 
 // kv.1 to kv.6, step.1 to step.4, step.6, life.1 to life.3, det.1, det.2.
-TEST_F(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
+TEST_P(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
   // How many seeds came where the trouble is.
   const std::vector<std::pair<const char*, uint64_t SchedulerStats::*>> places = {
       {"preemptions", &SchedulerStats::preemptions_pool},
@@ -53,28 +83,28 @@ TEST_F(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
       {"flushes", &SchedulerStats::prefix_flushes},
   };
   std::vector<uint64_t> seeds(places.size(), 0);
-  for (current_seed = first_; current_seed < first_ + count_; ++current_seed) {
-    const SimScenario scenario = SimScenario::FromSeed(current_seed);
-    SCOPED_TRACE(testing::Message()
-                 << "OCTAVO_SIM_SEED=" << current_seed << " " << scenario.ToString());
-    SimOutcome outcome;
-    const absl::Status first = SchedulerSim(scenario, current_seed).Run(&outcome);
-    ASSERT_TRUE(first.ok()) << first;
+  for (uint64_t seed = first_; seed < first_ + count_; ++seed) {
+    Life life{.seed = seed, .scenario = SimScenario::FromSeed(seed)};
+    current = &life;
+    const absl::Status first = SchedulerSim(life.scenario, seed).Run(&life.outcome);
+    ASSERT_TRUE(first.ok()) << first << "\n" << Report(life);
     SimOutcome again;
-    const absl::Status second = SchedulerSim(scenario, current_seed).Run(&again);
-    ASSERT_TRUE(second.ok()) << second;
-    ASSERT_TRUE(outcome.plans == again.plans) << "det.1";
+    const absl::Status second = SchedulerSim(life.scenario, seed).Run(&again);
+    ASSERT_TRUE(second.ok()) << second << " the second time, OCTAVO_SIM_SEED=" << seed;
+    ASSERT_TRUE(life.outcome.plans == again.plans) << "det.1, OCTAVO_SIM_SEED=" << seed;
     for (size_t i = 0; i < places.size(); ++i) {
-      seeds[i] += outcome.stats.*places[i].second > 0 ? 1 : 0;
+      seeds[i] += life.outcome.stats.*places[i].second > 0 ? 1 : 0;
     }
   }
   if (count_ < 100) return;
   for (size_t i = 0; i < places.size(); ++i) {
-    EXPECT_GT(seeds[i], count_ / 10) << places[i].first;
+    EXPECT_GT(seeds[i], count_ / 20) << places[i].first;
     std::printf("%llu of %llu seeds with %s\n", static_cast<unsigned long long>(seeds[i]),
                 static_cast<unsigned long long>(count_), places[i].first);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Shards, SchedulerSimTest, testing::Range(0, kShards));
 
 }  // namespace
 }  // namespace octavo

@@ -1,0 +1,46 @@
+#include "tests/sim/sim_command.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace octavo {
+namespace {
+
+std::string Describe(const Request& request) {
+  return absl::StrCat("add id=", request.id, " prompt=[", absl::StrJoin(request.prompt, " "),
+                      "] max_tokens=", request.max_tokens, " n=", request.n,
+                      " seed=", request.sampling.seed, " priority=", request.priority,
+                      " ignore_eos=", request.ignore_eos, " prefix_cache=", request.prefix_cache,
+                      " salt='", request.cache_salt, "'");
+}
+
+}  // namespace
+
+std::string SimCommand::ToString() const {
+  const std::string at = absl::StrCat(absl::ToUnixMillis(now), " ms: ");
+  switch (kind) {
+    case Kind::kAdd:
+      return at + Describe(request);
+    case Kind::kAbort:
+      return absl::StrCat(at, "abort id=", id);
+    case Kind::kFlush:
+      return at + "flush";
+    case Kind::kReset:
+      return at + "reset";
+    case Kind::kSchedule:
+      return at + "schedule";
+    case Kind::kCommit:
+      return at + "commit";
+    case Kind::kRepeat:
+      return at + "repeat the last result";
+  }
+  return at + "?";
+}
+
+std::string ToString(std::span<const SimCommand> commands) {
+  return absl::StrJoin(commands, "\n", [](std::string* text, const SimCommand& command) {
+    text->append(command.ToString());
+  });
+}
+
+}  // namespace octavo
