@@ -116,7 +116,8 @@ class Service:
     """One scheduler and one worker. Use as a context manager: leaving it ends both and checks that they
     ended cleanly and that no block was left held."""
 
-    def __init__(self, scheduler=(), worker=(), ready=True, start_worker=True):
+    def __init__(self, scheduler=(), worker=(), ready=True, start_worker=True, model=MODEL):
+        self.model = model
         self.scheduler_flags, self.worker_flags = list(scheduler), list(worker)
         self.ready, self.with_worker = ready, start_worker
         self.folder = tempfile.TemporaryDirectory(prefix="octavo-test-")
@@ -127,7 +128,7 @@ class Service:
     def start_worker(self, address="127.0.0.1:0"):
         port_file = self.path / "worker.port"
         port_file.unlink(missing_ok=True)
-        self.worker = Process(self.path, "worker", [BIN / "octavo-worker", "--model", MODEL, "--listen", address,
+        self.worker = Process(self.path, "worker", [BIN / "octavo-worker", "--model", self.model, "--listen", address,
                                                     "--port-file", port_file, *self.worker_flags])
         self.worker_address = read_port_file(port_file, self.worker)["grpc"]
 
@@ -135,7 +136,7 @@ class Service:
         port_file = self.path / "scheduler.port"
         port_file.unlink(missing_ok=True)
         self.scheduler = Process(self.path, "scheduler", [
-            BIN / "octavo-scheduler", "--model", MODEL, "--workers", self.worker_address, "--port", "0",
+            BIN / "octavo-scheduler", "--model", self.model, "--workers", self.worker_address, "--port", "0",
             "--metrics-port", "0", "--port-file", port_file, *self.scheduler_flags])
         ports = read_port_file(port_file, self.scheduler)
         self.target, self.metrics = ports["grpc"], ports["metrics"]
