@@ -23,6 +23,11 @@ absl::Status CheckRequest(const SchedulerConfig& config, const Request& request)
                                                    MaxRunning(config),
                                                    "], the sequences of one step"));
   }
+  if (config.kv_allocation != KvAllocation::kPaged && request.n > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("n is ", request.n, "; with kv_allocation ",
+                                                   Name(config.kv_allocation),
+                                                   " it must be 1, since choices share blocks"));
+  }
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t length = prompt + request.max_tokens;
   if (length > config.max_model_len) {
@@ -97,6 +102,11 @@ bool SetsAside(const SchedulerConfig& config, const RequestState& request) {
   return Immune(config, request) && (request.request.n > 1 || Windowed(config));
 }
 
+int64_t ReservedTokens(const SchedulerConfig& config, const RequestState& request) {
+  return ReservedTokens(config.kv_allocation, request.prompt_tokens, request.request.max_tokens,
+                        config.max_model_len);
+}
+
 int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request) {
   const int64_t most =
       MostBlocks(config, request.prompt_tokens, request.request.max_tokens, request.width());
@@ -111,6 +121,7 @@ int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request) 
 }
 
 int64_t AdmissionReserve(const SchedulerConfig& config, int64_t next_step_blocks) {
+  if (config.kv_allocation != KvAllocation::kPaged) return 0;
   const double watermark = std::ceil(config.kv_watermark * static_cast<double>(config.num_blocks));
   return std::max(static_cast<int64_t>(watermark), next_step_blocks);
 }

@@ -38,6 +38,9 @@ bool Windowed(const SchedulerConfig& config);
 // nobody's blocks to end.
 int64_t NeededTokens(const SchedulerConfig& config, const SequenceState& choice);
 
+// Tokens that a contiguous request reserves when it starts. REQUIRES: kv_allocation is not kPaged.
+int64_t ReservedTokens(const SchedulerConfig& config, const RequestState& request);
+
 // An immune request with several choices, or with windowed groups, puts blocks aside when it
 // starts, so that it never needs another's.
 bool SetsAside(const SchedulerConfig& config, const RequestState& request);
@@ -45,7 +48,7 @@ bool SetsAside(const SchedulerConfig& config, const RequestState& request);
 int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request);
 
 // Free blocks that admission leaves alone: the watermark, and never less than what running
-// sequences need for their next step.
+// sequences need for their next step. None where nothing grows.
 int64_t AdmissionReserve(const SchedulerConfig& config, int64_t next_step_blocks);
 
 }  // namespace octavo

@@ -15,6 +15,7 @@
 #include "scheduler/core/request_state.h"
 #include "scheduler/core/scheduler.h"
 #include "scheduler/core/scheduler_config.h"
+#include "scheduler/core/slot_use.h"
 #include "scheduler/kv/kv_manager.h"
 
 namespace octavo {
@@ -55,6 +56,7 @@ struct CoreState {
   std::vector<SequenceId> dropped;  // tables that the next plan tells the workers to forget
   std::vector<PreemptionEvent> preemptions;
   std::vector<TokenEvent> aborts;
+  HeadWait head_wait = HeadWait::kNotForBlocks;
   SequenceId next_sequence = 1;
   Epoch epoch = 1;
   StepId next_step = 1;

@@ -13,6 +13,7 @@
 #include "common/step.h"
 #include "scheduler/core/request.h"
 #include "scheduler/core/scheduler_config.h"
+#include "scheduler/core/slot_use.h"
 
 namespace octavo {
 
@@ -58,6 +59,7 @@ struct SchedulerStats {
   uint64_t prefix_flushes = 0;
   uint64_t prefix_waits = 0;        // requests that waited for another one's blocks
   uint64_t saved_blocks_total = 0;  // references made to blocks that another table held already
+  uint64_t adjacency_waits = 0;     // steps in which the head lacked only adjacency of free blocks
   uint64_t copies_on_write = 0;     // shared, partly filled blocks copied before a write
   uint64_t finished_stop = 0;       // requests, by the end of their last choice
   uint64_t finished_length = 0;
@@ -100,6 +102,8 @@ class Scheduler {
   Epoch epoch() const;
   bool idle() const;  // nothing waits, runs or is in flight
   SchedulerStats stats() const;
+  // Looks at every running request, unlike stats.
+  SlotUse slot_use() const;
   // Facts since the last call, oldest first; the caller logs and counts them.
   std::vector<PreemptionEvent> TakePreemptions();
   std::vector<TokenEvent> TakeAbortEvents();

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/kv_groups.h"
 #include "common/status_macros.h"
 
@@ -82,6 +84,18 @@ absl::Status Validate(const SchedulerConfig& config) {
         absl::StrCat("kv_watermark is ", config.kv_watermark, "; it must be in [0, 1)"));
   }
   if (config.max_preemptions < 0) return TooSmall("max_preemptions", config.max_preemptions, 0);
+  if (config.kv_allocation != KvAllocation::kPaged &&
+      config.group_windows != std::vector<int32_t>{0}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group_windows is ", absl::StrJoin(config.group_windows, ","),
+                     " and kv_allocation is ", Name(config.kv_allocation),
+                     "; windowed layers give blocks back one by one, so they need paged ones"));
+  }
+  if (config.kv_allocation != KvAllocation::kPaged && config.prefix_cache) {
+    return absl::InvalidArgumentError(absl::StrCat("prefix_cache is on and kv_allocation is ",
+                                                   Name(config.kv_allocation),
+                                                   "; only paged blocks can be shared"));
+  }
   if (config.prefix_digest_bits < 1 || config.prefix_digest_bits > 128) {
     return absl::InvalidArgumentError(absl::StrCat(
         "prefix_digest_bits is ", config.prefix_digest_bits, "; it must be in [1, 128]"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "scheduler/core/kv_allocation.h"
 
 namespace octavo {
 
@@ -24,6 +25,8 @@ struct SchedulerConfig {
   int64_t max_queued_tokens = 0;       // waiting prompt tokens; 0: no bound
   double kv_watermark = 0.01;    // share of blocks that admission keeps free for running sequences
   int32_t max_preemptions = 16;  // of one request, after which it is immune (life.3)
+  // Other than kPaged: a baseline to measure against, without prefix cache and with n = 1 only.
+  KvAllocation kv_allocation = KvAllocation::kPaged;
 
   // The prefix index. The core has no randomness: a key that nobody can guess comes from outside,
   // drawn once per process, or fixed where digests shall be the same in every run.

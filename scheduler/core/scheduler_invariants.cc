@@ -40,6 +40,15 @@ void CheckQueues(const CoreState& state) {
                " kept=", state.queues.waiting_tokens());
 }
 
+// A contiguous request holds its whole run from the start to the end.
+void CheckRun(const BlockTable& table, int64_t blocks) {
+  OCTAVO_CHECK(table.num_blocks() == blocks, "blocks=", table.num_blocks(), " of ", blocks);
+  for (int64_t i = 1; i < blocks; ++i) {
+    OCTAVO_CHECK(table.blocks()[i] == table.blocks()[0] + i, "block ", table.blocks()[i],
+                 " is entry ", i, " of a run from ", table.blocks()[0]);
+  }
+}
+
 // A running choice holds the blocks of all it has scheduled (step.2), none it can never use, and
 // nobody else's where it writes next (kv.2).
 void CheckChoice(const CoreState& state, const SequenceState& choice) {
@@ -49,8 +58,11 @@ void CheckChoice(const CoreState& state, const SequenceState& choice) {
   OCTAVO_CHECK(held >= kv.BlocksFor(choice.computed), "sequence=", choice.id, " blocks=", held,
                " computed=", choice.computed);
   if (choice.awaits <= request.source_computed) kv.CheckWindows(choice.table, choice.computed);
-  OCTAVO_CHECK(held <= kv.BlocksFor(request.max_cached_tokens()), "sequence=", choice.id,
-               " blocks=", held, " most tokens=", request.max_cached_tokens());
+  const bool paged = state.config.kv_allocation == KvAllocation::kPaged;
+  const int64_t most = paged ? request.max_cached_tokens() : ReservedTokens(state.config, request);
+  OCTAVO_CHECK(held <= kv.BlocksFor(most), "sequence=", choice.id, " blocks=", held,
+               " most tokens=", most);
+  if (!paged) CheckRun(choice.table, kv.BlocksFor(most));
   // The source computes what the other choices of a recomputed request hold already and await.
   const int32_t awaited = &choice == request.source && request.request.n > 1
                               ? request.prompt_tokens / kv.block_size() * kv.block_size()
@@ -128,6 +140,14 @@ void CheckFilledSlots(const CoreState& state) {
                " filled=", state.kv.filled_slots());
 }
 
+void CheckSlotUse(const SlotUse& use, const KvManager& kv) {
+  OCTAVO_CHECK(use.reserved >= 0 && use.internal >= 0, "reserved=", use.reserved,
+               " internal=", use.internal);
+  const int64_t all = use.used + use.reserved + use.internal + use.free;
+  OCTAVO_CHECK(all + kv.num_deferred() * kv.block_size() == kv.num_blocks() * kv.block_size(),
+               "slots=", all, " deferred blocks=", kv.num_deferred());
+}
+
 // Counts per request equal what the steps in flight say; ids are consecutive; budgets are kept.
 void CheckSteps(const CoreState& state) {
   OCTAVO_CHECK(state.in_flight.size() <= kMaxStepsInFlight, "steps=", state.in_flight.size());
@@ -175,6 +195,7 @@ void Scheduler::CheckInvariants() const {
   CheckQueues(state);
   CheckSteps(state);
   CheckFilledSlots(state);
+  CheckSlotUse(slot_use(), state.kv);
   state.producers.CheckInvariants();
   state.kv.CheckInvariants(tables);
 }

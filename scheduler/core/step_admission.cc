@@ -31,7 +31,10 @@ void StepBuilder::Admit() {
     if (request->uncommitted_slices > 0) return;
     const int64_t reserve =
         state_.queues.running().empty() ? 0 : AdmissionReserve(state_.config, next_step_blocks);
-    if (state_.kv.num_free() - reserve < 1) return;
+    if (state_.kv.num_free() - reserve < 1) {
+      state_.head_wait = HeadWait::kForBlocks;
+      return;
+    }
     if (WaitsForProducer(request)) {
       // It gives way to its juniors for now, but not to look at all of them in every step.
       if (++passed_over >= max_running) return;
@@ -86,9 +89,10 @@ bool StepBuilder::WaitsForProducer(RequestState* request) {
   return true;
 }
 
-bool StepBuilder::Start(RequestState* request, int64_t reserve) {
-  KvManager& kv = state_.kv;
-  SequenceState* source = request->leader();
+bool StepBuilder::Fits(RequestState* request, int64_t spare, int64_t reserve) {
+  if (state_.config.kv_allocation != KvAllocation::kPaged) return FitsInARow(*request);
+  const KvManager& kv = state_.kv;
+  const SequenceState* source = request->leader();
   const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
   // What it takes from the free list: new blocks, and found ones that nobody holds. Choices share
   // the full blocks of the prompt. At most MostBlocks, so it fits when nothing runs (life.2).
@@ -105,12 +109,29 @@ bool StepBuilder::Start(RequestState* request, int64_t reserve) {
       needed += kv.NumFreeInWindows(Found(choice));
     }
   }
+  if (needed + spare <= kv.num_free() - reserve) return true;
+  state_.head_wait = HeadWait::kForBlocks;
+  return false;
+}
+
+bool StepBuilder::FitsInARow(const RequestState& request) {
+  const int64_t tokens = ReservedTokens(state_.config, request);
+  if (state_.kv.CanReserveRun(tokens)) return true;
+  const bool enough = state_.kv.BlocksFor(tokens) <= state_.kv.num_free();
+  state_.head_wait = enough ? HeadWait::kForAdjacency : HeadWait::kForBlocks;
+  state_.counters.adjacency_waits += enough ? 1 : 0;
+  return false;
+}
+
+bool StepBuilder::Start(RequestState* request, int64_t reserve) {
+  KvManager& kv = state_.kv;
+  const bool sets_aside = SetsAside(state_.config, *request);
   const int64_t spare = sets_aside ? SpareBlocks(state_.config, *request) : 0;
-  if (needed + spare > kv.num_free() - reserve) return false;
+  if (!Fits(request, spare, reserve)) return false;
   BeginTables(request);
   OCTAVO_CHECK(kv.ReserveSpare(&request->spare, spare), "request=", request->rank.id);
   state_.queues.Run(request);
-  CountHit(request, source->computed);
+  CountHit(request, request->source->computed);
   const int32_t ready = request->source_computed;
   for (SequenceState& choice : request->choices) {
     if (choice.active && choice.awaits <= ready && !choice.decoding && budget_ > 0) {
@@ -140,7 +161,6 @@ void StepBuilder::BeginTables(RequestState* request) {
     }
     if (own_way(choice)) kv.Adopt(&choice.table, Found(choice));
   }
-  std::vector<BlockId> added;
   for (SequenceState& choice : request->choices) {
     if (!choice.active) continue;
     int64_t begun = kv.NumRows(choice.table);
@@ -151,8 +171,7 @@ void StepBuilder::BeginTables(RequestState* request) {
       found = 0;
       choice.awaits = static_cast<int32_t>(prompt_blocks * kv.block_size());
     }
-    OCTAVO_CHECK(kv.Reserve(&choice.table, NeededTokens(state_.config, choice), &added),
-                 "sequence=", choice.id);
+    ReserveTable(&choice);
     choice.computed = static_cast<int32_t>(begun * kv.block_size());
     kv.BeginChain(&choice.chain, found);
     choice.publish_at = choice.chain.enabled && publishes
@@ -162,6 +181,18 @@ void StepBuilder::BeginTables(RequestState* request) {
   ComputeSource(request);
   kv.Hash(&source->chain, source->tokens);
   if (publishes) state_.producers.Add(source, source->computed / kv.block_size());
+}
+
+void StepBuilder::ReserveTable(SequenceState* choice) {
+  KvManager& kv = state_.kv;
+  if (state_.config.kv_allocation != KvAllocation::kPaged) {
+    const int64_t tokens = ReservedTokens(state_.config, *choice->request);
+    OCTAVO_CHECK(kv.ReserveRun(&choice->table, tokens), "sequence=", choice->id);
+    return;
+  }
+  std::vector<BlockId> added;
+  OCTAVO_CHECK(kv.Reserve(&choice->table, NeededTokens(state_.config, *choice), &added),
+               "sequence=", choice->id);
 }
 
 void StepBuilder::CountHit(RequestState* request, int64_t found_tokens) {

@@ -17,6 +17,7 @@ StepBuilder::StepBuilder(CoreState* state, absl::Time now, std::vector<VictimCan
 void StepBuilder::Build(StepPlan* plan, InFlightStep* record) {
   plan_ = plan;
   record_ = record;
+  state_.head_wait = HeadWait::kNotForBlocks;
   const std::vector<RequestState*>& running = state_.queues.running();
   plan->slices.reserve(std::max(running.size(), state_.last_slices) + 1);
   // By index, and the size anew each time: a decode may preempt its juniors, which come later.
@@ -34,7 +35,11 @@ void StepBuilder::Build(StepPlan* plan, InFlightStep* record) {
       }
     }
   }
-  if (!short_of_blocks_) Admit();
+  if (!short_of_blocks_) {
+    Admit();
+  } else if (state_.queues.head() != nullptr) {
+    state_.head_wait = HeadWait::kForBlocks;
+  }
 }
 
 void StepBuilder::Decode(SequenceState* choice) {

@@ -51,7 +51,11 @@ class StepBuilder {
   int64_t MatchPrefix(SequenceState* choice) const;
   // Takes the blocks of the request's known tokens, but for `reserve`. False when they do not fit.
   bool Start(RequestState* request, int64_t reserve);
+  // Whether the free blocks, but for `reserve`, can hold it. Says why not in state_.head_wait.
+  bool Fits(RequestState* request, int64_t spare, int64_t reserve);
+  bool FitsInARow(const RequestState& request);
   void BeginTables(RequestState* request);
+  void ReserveTable(SequenceState* choice);
   void CountHit(RequestState* request, int64_t found_tokens);
   int64_t RunningWidth() const;
   // Blocks of windowed groups that a choice holds while it computes its known tokens, but for its

@@ -302,6 +302,9 @@ void EngineLoop::BringUpAgain(Epoch epoch, int64_t num_blocks) {
 
 void EngineLoop::Publish() {
   if (scheduler_ != nullptr) {
+    const absl::Time now = absl::Now();
+    current_.level_seconds.Add(current_.stats, absl::ToDoubleSeconds(now - levels_since_));
+    levels_since_ = now;
     current_.stats = scheduler_->stats();
     current_.epoch = scheduler_->epoch();
     CapacityReport& capacity = current_.capacity;

@@ -101,6 +101,7 @@ class EngineLoop {
 
   // Of the engine thread.
   EngineSnapshot current_;  // published at step boundaries
+  absl::Time levels_since_;  // when the levels in current_ became what they are
   StreamTable streams_;
   std::unique_ptr<Scheduler> scheduler_;
   std::deque<InFlight> in_flight_;

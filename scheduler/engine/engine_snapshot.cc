@@ -57,6 +57,12 @@ double RecentValues::Median() const {
   return sorted[size / 2];
 }
 
+void LevelSeconds::Add(const SchedulerStats& stats, double seconds) {
+  held_slots += static_cast<double>(stats.held_slots) * seconds;
+  filled_slots += static_cast<double>(stats.filled_slots) * seconds;
+  running += static_cast<double>(stats.running) * seconds;
+}
+
 EngineLatencies::EngineLatencies()
     : schedule(kScheduleBounds),
       worker(kWorkerStepBounds),

@@ -85,6 +85,17 @@ struct WorkerStatus {
   double step_seconds_p50 = 0;  // of recent steps
 };
 
+// Levels times the seconds that they lasted, since the engine started: the difference between two
+// snapshots, divided by the time between them, is a mean.
+struct LevelSeconds {
+  double held_slots = 0;
+  double filled_slots = 0;
+  double running = 0;
+
+  // The levels were those of `stats` for `seconds`.
+  void Add(const SchedulerStats& stats, double seconds);
+};
+
 struct EngineSnapshot {
   EngineState state = EngineState::kConnecting;
   bool draining = false;
@@ -92,6 +103,7 @@ struct EngineSnapshot {
   Epoch epoch = 0;
   SchedulerStats stats;
   CapacityReport capacity;  // num_blocks 0 until it is known
+  LevelSeconds level_seconds;
   EngineLatencies latencies;
   std::vector<WorkerStatus> workers;
   uint64_t recoveries = 0;       // times the workers were lost

@@ -43,6 +43,27 @@ std::optional<BlockId> BlockPool::Lend() {
   return block;
 }
 
+std::optional<BlockId> BlockPool::FindRun(int64_t count) const {
+  OCTAVO_CHECK(count >= 1, "count=", count);
+  if (count > num_free_) return std::nullopt;
+  // From the end of each candidate backwards: a lent block there rules out every run up to it.
+  int64_t first = 1;
+  while (first + count - 1 <= num_blocks_) {
+    int64_t block = first + count - 1;
+    while (block >= first && blocks_[block].ref_count == 0) --block;
+    if (block < first) return static_cast<BlockId>(first);
+    first = block + 1;
+  }
+  return std::nullopt;
+}
+
+void BlockPool::LendThis(BlockId block) {
+  OCTAVO_CHECK(At(block).ref_count == 0, "block ", block, " is lent");
+  Unlink(block);
+  blocks_[block].ref_count = 1;
+  ++num_references_;
+}
+
 void BlockPool::Share(BlockId block) {
   Block& entry = At(block);
   if (entry.ref_count == 0) Unlink(block);

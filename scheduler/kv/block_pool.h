@@ -29,6 +29,11 @@ class BlockPool {
 
   // The least recently freed block, now with count 1; nullopt when none is free.
   std::optional<BlockId> Lend();
+  // The first of `count` free blocks with ids in a row, the lowest there are; nullopt when free
+  // blocks are too few or lie apart. REQUIRES: count >= 1.
+  std::optional<BlockId> FindRun(int64_t count) const;
+  // A free block that the caller chose, now with count 1.
+  void LendThis(BlockId block);
   // One more table holds the block. A free block, whose content is still good (kv.5), leaves the
   // free list.
   void Share(BlockId block);

@@ -99,6 +99,21 @@ bool KvManager::Reserve(BlockTable* table, int64_t tokens, std::vector<BlockId>*
   return true;
 }
 
+bool KvManager::ReserveRun(BlockTable* table, int64_t tokens) {
+  OCTAVO_CHECK(table->empty() && !caches() && num_groups_ == 1, "blocks=", table->num_blocks());
+  const int64_t count = BlocksFor(tokens);
+  const std::optional<BlockId> first = pool_.FindRun(count);
+  if (!first.has_value()) return false;
+  table->blocks_.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const BlockId block = *first + static_cast<BlockId>(i);
+    pool_.LendThis(block);
+    filled_[block] = 0;
+    table->blocks_.push_back(block);
+  }
+  return true;
+}
+
 bool KvManager::ReserveSpare(BlockTable* spare, int64_t blocks) {
   if (blocks > num_free()) return false;
   for (int64_t i = 0; i < blocks; ++i) spare->blocks_.push_back(Lend());

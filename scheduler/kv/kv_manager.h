@@ -80,6 +80,11 @@ class KvManager {
   // Makes `table` have the rows of `tokens` tokens, with the blocks of groups that see all, and
   // appends the entries it gained to `added`. All or nothing: false when too few are free (kv.4).
   bool Reserve(BlockTable* table, int64_t tokens, std::vector<BlockId>* added);
+  // Contiguous allocation: an empty `table` gets `tokens` tokens' worth of blocks with ids in a
+  // row, first fit from the lowest. False when no run of free blocks is that long, however many
+  // there are. Not together with the prefix index or with windows.
+  bool CanReserveRun(int64_t tokens) const { return pool_.FindRun(BlocksFor(tokens)).has_value(); }
+  bool ReserveRun(BlockTable* table, int64_t tokens);
   // `blocks` more blocks, whatever they will be for. All or nothing.
   bool ReserveSpare(BlockTable* spare, int64_t blocks);
   // Empties `table`. Its blocks return tail first (kv.5), once `last_step`, the last step that

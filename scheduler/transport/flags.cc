@@ -52,6 +52,17 @@ void AddCacheFlags(CLI::App& app, SchedulerFlags* flags) {
          "6 % (fp8_e5m2: a loss that shows, for models known to bear it)")
       ->check(CLI::IsMember({"auto", "float32", "bf16", "fp16", "int8", "fp8_e4m3", "fp8_e5m2"}))
       ->capture_default_str();
+  std::vector<std::string> allocations;
+  for (const KvAllocation allocation : AllKvAllocations())
+    allocations.emplace_back(Name(allocation));
+  app.add_option("--kv-allocation", flags->kv_allocation,
+                 "paged, or a baseline to measure paging against: each request holds, from its "
+                 "start to its end, one run of adjacent blocks for --max-model-len tokens "
+                 "(contiguous-max), for its prompt and the next power of two of its max_tokens "
+                 "(contiguous-pow2), or for its prompt and max_tokens (contiguous-oracle), without "
+                 "prefix cache and with n = 1 only")
+      ->check(CLI::IsMember(allocations))
+      ->capture_default_str();
   app.add_option("--num-gpu-blocks-override", flags->num_gpu_blocks_override,
                  "Blocks of KV cache, whatever fits in memory; default: what fits")
       ->check(CLI::Range(int64_t{1}, int64_t{kMost} - 1));
@@ -141,6 +152,13 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, Ser
     kv_dtype = *parsed;
   }
 
+  const std::optional<KvAllocation> parsed_allocation = ParseKvAllocation(flags.kv_allocation);
+  if (!parsed_allocation.has_value())
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kv-allocation is \"", flags.kv_allocation,
+                     "\"; it must be paged, contiguous-max, contiguous-pow2 or contiguous-oracle"));
+  const KvAllocation allocation = *parsed_allocation;
+
   EngineOptions options;
   options.scheduler.block_size = flags.block_size;
   options.scheduler.vocab_size = config.vocab_size;
@@ -151,6 +169,8 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, Ser
   options.scheduler.max_queued_requests = flags.max_queued_requests;
   options.scheduler.max_queued_tokens = flags.max_queued_tokens;
   options.scheduler.kv_watermark = flags.kv_watermark;
+  options.scheduler.kv_allocation = allocation;
+  if (allocation != KvAllocation::kPaged) options.scheduler.prefix_cache = false;
   options.group.model = {.digest = model->digest,
                          .kv_shape = {.num_layers = config.num_layers,
                                       .num_kv_heads = config.num_kv_heads,

@@ -34,6 +34,7 @@ struct SchedulerFlags {
   int32_t max_queued_requests = 4096;
   int64_t max_queued_tokens = 0;
   double kv_watermark = 0.01;
+  std::string kv_allocation = "paged";
   int64_t num_gpu_blocks_override = 0;
   int32_t expected_mean_tokens = 512;
   double step_timeout_seconds = 300;

@@ -170,12 +170,26 @@ int ShadowWorker::Holders(BlockId block) const {
   return holders;
 }
 
+absl::Status ShadowWorker::CheckRun(const SeqSlice& slice) const {
+  if (!slice.start.has_value() && !slice.new_blocks.empty()) {
+    return Broken("the run of sequence ", slice.sequence, " grows");
+  }
+  for (size_t i = 1; i < slice.new_blocks.size(); ++i) {
+    if (slice.new_blocks[i] != slice.new_blocks[i - 1] + 1) {
+      return Broken("sequence ", slice.sequence, " has block ", slice.new_blocks[i], " after ",
+                    slice.new_blocks[i - 1]);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice, const std::vector<BlockCopy>& copies) {
   const SequenceId id = slice.sequence;
   const bool known = mirror_.contains(id);
   if (slice.start.has_value() && known)
     return Broken("sequence ", id, " starts but was not dropped");
   if (!slice.start.has_value() && !known) return Broken("sequence ", id, " is unknown");
+  if (config_.contiguous) OCTAVO_RETURN_IF_ERROR(CheckRun(slice));
   Mirrored& sequence = mirror_[id];
   if (slice.start.has_value()) sequence.end = slice.context_length;
   if (slice.context_length != sequence.end) {

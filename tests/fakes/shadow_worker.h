@@ -27,6 +27,7 @@ struct ShadowWorkerConfig {
   int32_t max_num_seqs = 0;
   int32_t max_num_batched_tokens = 0;
   std::vector<int32_t> group_windows = {0};  // of each group of layers, in tokens; 0: sees all
+  bool contiguous = false;  // a table is one run of block ids, all of it there from the start
 };
 
 // Submit takes a plan, as the step stream would; Run computes the oldest and answers it. A plan is
@@ -90,6 +91,7 @@ class ShadowWorker {
   absl::Status ApplySlice(const SeqSlice& slice, const std::vector<BlockCopy>& copies);
   absl::Status ApplyBlocks(const SeqSlice& slice, const std::vector<BlockCopy>& copies,
                            std::vector<BlockId>* table) const;
+  absl::Status CheckRun(const SeqSlice& slice) const;
   absl::Status CheckCopyTargets(const StepPlan& plan) const;
   absl::Status ApplyForks(const SeqSlice& slice);
   // A block that will be written: in no table, and named by no uncommitted step (kv.2, life.1).

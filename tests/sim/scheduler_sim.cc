@@ -21,7 +21,8 @@ ShadowWorkerConfig WorkerConfigOf(const SchedulerConfig& config) {
           .max_model_len = config.max_model_len,
           .max_num_seqs = config.max_num_seqs,
           .max_num_batched_tokens = config.max_num_batched_tokens,
-          .group_windows = config.group_windows};
+          .group_windows = config.group_windows,
+          .contiguous = config.kv_allocation != KvAllocation::kPaged};
 }
 
 MirrorLimits MirrorLimitsOf(const SchedulerConfig& config) {
