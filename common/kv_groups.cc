@@ -57,4 +57,11 @@ KvGroups GroupLayers(int32_t num_layers, const std::vector<int32_t>& layer_windo
   return result;
 }
 
+std::vector<int32_t> WindowsOf(const std::vector<KvGroup>& groups) {
+  std::vector<int32_t> windows;
+  windows.reserve(groups.size());
+  for (const KvGroup& group : groups) windows.push_back(group.window);
+  return windows;
+}
+
 }  // namespace octavo

@@ -36,6 +36,9 @@ struct KvGroups {
 // negative window.
 KvGroups GroupLayers(int32_t num_layers, const std::vector<int32_t>& layer_windows);
 
+// In tokens, by group; 0: sees all.
+std::vector<int32_t> WindowsOf(const std::vector<KvGroup>& groups);
+
 // The first block that a group with `window` needs to compute the token at `position`.
 constexpr int64_t FirstBlockSeen(int64_t position, int32_t window, int32_t block_size) {
   return window == 0 ? 0 : std::max<int64_t>(0, position - window + 1) / block_size;

@@ -39,13 +39,18 @@ struct Fork {
   friend bool operator==(const Fork&, const Fork&) = default;
 };
 
-// Entry `index` of the table becomes `block`, into which the plan copies what it was (kv.2).
+// Entry `index` of the table becomes `block`, into which the plan copies what it was (kv.2), or
+// which is empty when the entry was the padding block (kv.7).
 struct BlockReplacement {
   int32_t index = 0;
   BlockId block = kPaddingBlock;
   friend bool operator==(const BlockReplacement&, const BlockReplacement&) = default;
 };
 
+// A table has a row of blocks for every block_size positions, one for each group of layers (kv.7):
+// entry row * groups + group. Where a group's window needs no block, or none yet, it is the padding
+// block; what a window has left is never read again, whatever block the mirror still has there.
+//
 // One sequence's share of a step: positions [context_length, context_length + num_tokens). A slice
 // that starts a table may have a context: its first blocks then hold those tokens already.
 struct SeqSlice {
@@ -55,7 +60,7 @@ struct SeqSlice {
   int32_t num_tokens = 0;              // >= 1
   std::vector<TokenId> tokens;         // num_tokens of them; empty when feed_sampled
   bool feed_sampled = false;           // num_tokens == 1: feed what this sequence sampled last
-  std::vector<BlockId> new_blocks;     // appended to the table before computing
+  std::vector<BlockId> new_blocks;     // whole rows, appended to the table before computing
   bool sample = false;                 // sample the token after the slice's last position (step.3)
   std::vector<Fork> forks;             // only with `sample`; made after the blocks were appended
   std::vector<BlockReplacement> replaced;  // before new_blocks are appended

@@ -271,6 +271,7 @@ void EngineLoop::BringUpFirst() {
                                 options_.scheduler.block_size));
       SchedulerConfig config = options_.scheduler;
       config.num_blocks = capacity.num_blocks;
+      config.group_windows = WindowsOf(geometry.groups());
       if (absl::Status valid = Validate(config); !valid.ok())
         return absl::FailedPreconditionError(
             absl::StrCat(valid.message(), " (", capacity.reason, ")"));

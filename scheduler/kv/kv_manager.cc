@@ -168,6 +168,7 @@ bool KvManager::ReserveToWrite(BlockTable* table, int64_t position, BlockTable* 
   if (needed > spare->num_blocks() + num_free()) return false;
   const size_t begin = static_cast<size_t>(position / block_size_ * num_groups_);
   if (begin == table->blocks_.size()) {
+    added->reserve(added->size() + static_cast<size_t>(num_groups_));
     for (int64_t group = 0; group < num_groups_; ++group) {
       const BlockId block = TakeFrom(spare);
       table->blocks_.push_back(block);

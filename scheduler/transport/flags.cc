@@ -174,7 +174,8 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, Ser
   options.group.model = {.digest = model->digest,
                          .kv_shape = {.num_layers = config.num_layers,
                                       .num_kv_heads = config.num_kv_heads,
-                                      .head_dim = config.head_dim},
+                                      .head_dim = config.head_dim,
+                                      .layer_windows = config.layer_windows},
                          .vocab_size = config.vocab_size};
   options.group.config.kv_dtype = kv_dtype;
   options.group.config.block_size = flags.block_size;

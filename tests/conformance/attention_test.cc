@@ -225,6 +225,27 @@ TEST_P(EqualBits, WhateverRunsInTheSameBatch) {
 INSTANTIATE_TEST_SUITE_P(PagedAttention, EqualBits,
                          testing::Combine(testing::ValuesIn(kDTypes), testing::Values(0, 100)));
 
+// Blocks that a window has left are not looked at, not even where their NaN would be masked.
+TEST(PagedAttention, AWindowedGroupGivesTheBitsOfOneGroup) {  // kv.7, det.2
+  const auto backend = MakeCpu(2);
+  for (const int32_t block_size : {8, 16, 64}) {
+    for (const int32_t window : {1, 20, 130, 500}) {
+      PagedShape shape;
+      shape.block_size = block_size;
+      shape.sliding_window = window;
+      PagedCache one(*backend, shape, 50);
+      shape.in_windowed_group = true;
+      PagedCache grouped(*backend, shape, 50);
+      for (PagedCache* cache : {&one, &grouped}) cache->Add(RandomTokens(shape, 300, 5));
+      for (const int32_t chunk : {64, 7}) {
+        EXPECT_EQ(grouped.Prefill(0, 0, 280, chunk), one.Prefill(0, 0, 280, chunk));
+      }
+      EXPECT_EQ(grouped.Prefill(0, 280, 300, 1), one.Prefill(0, 280, 300, 1))
+          << block_size << " " << window;
+    }
+  }
+}
+
 TEST(PagedAttention, RefusesContradictingShapes) {
   const auto backend = MakeCpu(1);
   const KvShape kv_shape{1, 2, 64};
@@ -258,6 +279,9 @@ TEST(PagedAttention, RefusesContradictingShapes) {
   bad = good;
   bad.layer = 1;
   EXPECT_TRUE(refused(bad));
+  batch.num_groups = 2;
+  EXPECT_TRUE(refused(good)) << "tables of another number of groups";
+  batch.num_groups = 1;
   bad = good;
   bad.scale = NAN;
   EXPECT_TRUE(refused(bad));

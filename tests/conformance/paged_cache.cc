@@ -34,7 +34,8 @@ TokenRows RandomTokens(const PagedShape& shape, int32_t length, uint64_t seed) {
 
 PagedCache::PagedCache(Backend& backend, const PagedShape& shape, int32_t num_blocks)
     : backend_(backend), shape_(shape) {
-  const KvShape kv_shape{kNumLayers, shape.num_kv_heads, shape.head_dim};
+  KvShape kv_shape{kNumLayers, shape.num_kv_heads, shape.head_dim};
+  if (shape.in_windowed_group) kv_shape.layer_windows = {0, shape.sliding_window};
   geometry_ = CacheGeometry::Create(kv_shape, shape.dtype, shape.block_size).value();
   const auto bytes = static_cast<size_t>(geometry_.PoolBytes(num_blocks + 1));
   pool_ = backend.Allocate(bytes).value();
@@ -90,6 +91,15 @@ std::vector<float> PagedCache::Step(const std::vector<Chunk>& chunks) {
     }
     batch.num_rows += chunk.rows;
     batch.sequences.push_back(rows);
+    if (!shape_.in_windowed_group) continue;
+    const int64_t seen = FirstBlockSeen(chunk.context, shape_.sliding_window, shape_.block_size);
+    std::fill_n(tables.begin() + rows.table_begin, seen, kPaddingBlock);
+  }
+  batch.num_table_entries = static_cast<int64_t>(tables.size());
+  if (shape_.in_windowed_group) {
+    batch.num_groups = 2;
+    tables.insert(tables.begin(), tables.size(), kPaddingBlock);
+    slots.insert(slots.begin(), slots.size(), 0);
   }
   batch.positions = positions.data();
   batch.slots = slots.data();

@@ -17,6 +17,9 @@ struct PagedShape {
   DType dtype = DType::kBF16;
   int32_t block_size = 16;
   int32_t sliding_window = 0;
+  // The layer under test is in a group of its own, the second: the first sees all (kv.7). Its
+  // tables have the padding block where the window sees nothing.
+  bool in_windowed_group = false;
 };
 
 // Queries, keys and values of one sequence, [length, heads * head_dim].

@@ -1,6 +1,7 @@
 // The judge of the simulations must itself see what is wrong.
 #include "tests/fakes/shadow_worker.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -174,6 +175,59 @@ TEST_F(ShadowWorkerTest, SeesAFedTokenThatWasNotSampled) {  // step.3
   chunk.sample = false;
   ASSERT_TRUE(Submit({chunk}).ok());
   ExpectBroken(Submit({Decode(1, 2)}), "did not sample");
+}
+
+// Rows of two blocks of 4: a group that sees all, one that sees 4 tokens (kv.7).
+class WindowedShadowTest : public ShadowWorkerTest {
+ protected:
+  WindowedShadowTest() {
+    worker_ = std::make_unique<ShadowWorker>(ShadowWorkerConfig{.num_blocks = 12,
+                                                                .block_size = 4,
+                                                                .vocab_size = 50,
+                                                                .max_model_len = 20,
+                                                                .max_num_seqs = 2,
+                                                                .max_num_batched_tokens = 8,
+                                                                .group_windows = {0, 4}});
+    worker_->Reset(1);
+  }
+  absl::Status Submit(std::vector<SeqSlice> slices) {
+    return worker_->Submit({.epoch = 1, .step = step_++, .slices = std::move(slices)});
+  }
+
+  std::unique_ptr<ShadowWorker> worker_;
+};
+
+TEST_F(WindowedShadowTest, ABlockBehindTheWindowMayBeLentWhileAStepNamesIt) {
+  ASSERT_TRUE(Submit({Prompt(1, {1, 2, 3, 4, 5, 6, 7}, {1, 2, 3, 4})}).ok());
+  ASSERT_TRUE(Submit({Decode(1, 7)}).ok());  // reads 4 to 7
+  ASSERT_TRUE(worker_->Run().ok());
+  ASSERT_TRUE(Submit({Prompt(2, {3}, {5, 2})}).ok());
+  ASSERT_TRUE(worker_->Run().ok());
+  ASSERT_TRUE(worker_->Run().ok());
+}
+
+TEST_F(WindowedShadowTest, SeesABlockThatAWindowStillReads) {
+  ASSERT_TRUE(Submit({Prompt(1, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4})}).ok());
+  ASSERT_TRUE(worker_->Run().ok());
+  ExpectBroken(Submit({Prompt(2, {3}, {5, 2})}), "block 2 is held by another table");  // 6 sees 3
+  step_ = 2;
+  ASSERT_TRUE(Submit({Decode(1, 6)}).ok());
+  ASSERT_TRUE(worker_->Run().ok());
+  ASSERT_TRUE(Submit({Prompt(3, {3}, {6, 2})}).ok());  // 7 sees 4
+}
+
+TEST_F(WindowedShadowTest, SeesMissingAndForeignBlocksOfAGroup) {
+  ExpectBroken(Submit({Prompt(1, {1, 2, 3, 4, 5}, {1, 2, 3, 0})}), "no block in row 1 of group 1");
+  worker_->Reset(1);
+  step_ = 1;
+  SeqSlice prompt = Prompt(1, {1, 2, 3, 4, 5}, {1, 2, 3, 4});
+  ASSERT_TRUE(Submit({prompt}).ok());
+  ASSERT_TRUE(worker_->Run().ok());
+  // The second group of another table begins with what the first wrote.
+  SeqSlice mixed = Prompt(2, {9}, {1, 1, 5, 6});
+  mixed.context_length = 4;
+  ASSERT_TRUE(Submit({mixed}).ok());
+  EXPECT_EQ(worker_->Run().status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(ShadowCache, SeesStaleAndForeignSlots) {

@@ -22,24 +22,32 @@ struct SequenceRows {
   int32_t first_row = 0;
   int32_t num_rows = 0;        // tokens computed now
   int32_t context_length = 0;  // position of the first row; tokens before it are in the cache
-  int32_t table_begin = 0;     // into block_tables
+  int32_t table_begin = 0;     // into each group's block tables
   int32_t table_length = 0;    // blocks of this sequence, enough for context_length + num_rows
 };
 
 // A step's inputs: built once per step, read by every layer.
 struct StepBatch {
   int32_t num_rows = 0;
-  const TokenId* token_ids = nullptr;     // [num_rows]
-  const int32_t* positions = nullptr;     // [num_rows]
-  const int64_t* slots = nullptr;         // [num_rows]; block * block_size + offset in the block
-  const BlockId* block_tables = nullptr;  // [sum of table_length]
+  const TokenId* token_ids = nullptr;  // [num_rows]
+  const int32_t* positions = nullptr;  // [num_rows]
+  // Of each group of layers (kv.7), one after the other. Where a group's window sees nothing, its
+  // table has the padding block or one that it has left: the rows do not look there.
+  int32_t num_groups = 1;
+  const int64_t* slots = nullptr;  // [num_groups, num_rows]; block * block_size + offset in it
+  const BlockId* block_tables = nullptr;  // [num_groups, num_table_entries]
+  int64_t num_table_entries = 0;          // sum of table_length
   std::vector<SequenceRows> sequences;    // host
+
+  const int64_t* SlotsOf(int32_t group) const { return slots + int64_t{group} * num_rows; }
+  const BlockId* TablesOf(int32_t group) const { return block_tables + group * num_table_entries; }
 };
 
 // The physical pool. Block-major; the layout inside a block and layer is the backend's own, of
 // CacheGeometry::bytes_per_layer_block() bytes.
 struct KvPoolView {
-  std::byte* data = nullptr;  // [num_blocks + 1 (padding), num_layers, bytes_per_layer_block]
+  // [num_blocks + 1 (padding), layers_per_block, bytes_per_layer_block]
+  std::byte* data = nullptr;
   CacheGeometry geometry;
 };
 

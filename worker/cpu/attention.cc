@@ -36,6 +36,9 @@ absl::Status Check(const PagedAttentionParams& params) {
     return Invalid("num_heads", params.num_heads, "its divisor num_kv_heads", params.num_kv_heads);
   if (params.layer < 0 || params.layer >= shape.num_layers)
     return Invalid("layer", params.layer, "num_layers", shape.num_layers);
+  if (params.batch->num_groups != params.pool.geometry.num_groups())
+    return Invalid("num_groups of the batch", params.batch->num_groups, "the cache's",
+                   params.pool.geometry.num_groups());
   if (params.sliding_window < 0)
     return Invalid("sliding_window", params.sliding_window, "the least", 0);
   if (!std::isfinite(params.scale))
@@ -130,9 +133,10 @@ void Attention::AddTiles(const PagedAttentionParams& params, const KvLayout& lay
   const int32_t group = params.num_heads / params.num_kv_heads;
   const int32_t tile_heads = std::min(group, kMaxTileRows);
   const int32_t tile_queries = std::clamp(kMaxTileRows / tile_heads, 1, kMaxTileQueries);
+  const LayerPlace place = params.pool.geometry.place(params.layer);
   AttentionTile tile;
   tile.block_stride = layout.block_stride();
-  tile.table = params.batch->block_tables + sequence.table_begin;
+  tile.table = params.batch->TablesOf(place.group) + sequence.table_begin;
   tile.table_length = sequence.table_length;
   tile.block_size = layout.block_size();
   tile.head_dim = params.head_dim;
@@ -147,7 +151,7 @@ void Attention::AddTiles(const PagedAttentionParams& params, const KvLayout& lay
     tile.first_position = sequence.context_length + query;
     tile.num_queries = std::min(tile_queries, sequence.num_rows - query);
     for (int32_t kv_head = 0; kv_head < params.num_kv_heads; ++kv_head) {
-      tile.piece = params.pool.data + layout.PieceOffset(params.layer, kv_head);
+      tile.piece = params.pool.data + layout.PieceOffset(place.index, kv_head);
       for (int32_t head = 0; head < group; head += tile_heads) {
         tile.num_heads = std::min(tile_heads, group - head);
         const int64_t column = (int64_t{kv_head} * group + head) * params.head_dim;

@@ -1,8 +1,7 @@
 // Where an element of K or V lies inside a block and layer of the CPU's pool.
 //
-//   pool   [block][layer][kv_head] pieces; a piece is K of the block's tokens, then V, then for
-//   int8
-//          the fp16 scales of K and of V, one per token
+//   pool   [block][layer of the block][kv_head] pieces; a piece is K of the block's tokens, then V,
+//          then for int8 the fp16 scales of K and of V, one per token
 //   K      [group of up to 16 tokens] transposed, so that 16 scores are one vector and need no
 //          sum across lanes: fp32, fp16, int8 [d][token]; bf16, fp8 [d / 2][token][2], because a
 //          pair widens with one shift or one mask per element
@@ -56,7 +55,7 @@ class KvLayout {
   bool paired() const { return paired_; }
 
   int64_t block_stride() const { return block_stride_; }
-  // From the start of a block to the piece of a layer and KV head.
+  // From the start of a block to the piece of one of its layers (LayerPlace::index) and a KV head.
   int64_t PieceOffset(int32_t layer, int32_t kv_head) const {
     return layer * layer_stride_ + kv_head * piece_bytes_;
   }

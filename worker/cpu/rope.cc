@@ -35,6 +35,9 @@ absl::Status Check(const RopeAndWriteKvParams& params) {
   if (params.num_heads < 0) return Invalid("num_heads", params.num_heads, "the least", 0);
   if (params.layer < 0 || params.layer >= shape.num_layers)
     return Invalid("layer", params.layer, "num_layers", shape.num_layers);
+  if (params.batch->num_groups != params.pool.geometry.num_groups())
+    return Invalid("num_groups of the batch", params.batch->num_groups, "the cache's",
+                   params.pool.geometry.num_groups());
   const int64_t cols = (int64_t{params.num_heads} + 2 * params.num_kv_heads) * params.head_dim;
   if (params.qkv.cols < cols) return Invalid("cols of qkv", params.qkv.cols, "q, k and v's", cols);
   if (params.qkv.rows < params.batch->num_rows)
@@ -44,9 +47,9 @@ absl::Status Check(const RopeAndWriteKvParams& params) {
     return Invalid("rotary_dim (even)", rope.rotary_dim, "head_dim", params.head_dim);
   if (rope.rotary_dim > 0 && rope.cos_sin == nullptr)
     return absl::InvalidArgumentError("rope: the table of cosines and sines is missing");
+  const int64_t* slots = params.batch->SlotsOf(params.pool.geometry.place(params.layer).group);
   for (int32_t row = 0; row < params.batch->num_rows; ++row) {
-    if (params.batch->slots[row] < 0)
-      return Invalid("slot", params.batch->slots[row], "the least", 0);
+    if (slots[row] < 0) return Invalid("slot", slots[row], "the least", 0);
     const int32_t position = params.batch->positions[row];
     if (position < 0 || (rope.rotary_dim > 0 && position >= rope.max_positions))
       return Invalid("position", position, "the end of the rope table", rope.max_positions);
@@ -125,6 +128,8 @@ void RotateHead(float* x, const RopeTable& rope, const float* cos_sin) {
 absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params, ThreadPool& pool) {
   OCTAVO_RETURN_IF_ERROR(Check(params));
   OCTAVO_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Create(params.pool.geometry));
+  const LayerPlace place = params.pool.geometry.place(params.layer);
+  const int64_t* slots = params.batch->SlotsOf(place.group);
   const int32_t head_dim = params.head_dim;
   const int32_t first_k = params.num_heads, first_v = params.num_heads + params.num_kv_heads;
   const int64_t heads = int64_t{first_v} + params.num_kv_heads;
@@ -138,11 +143,11 @@ absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params, ThreadPool& pool
       RotateHead(x, params.rope, params.rope.cos_sin + position * params.rope.rotary_dim);
     }
     if (head < first_k) return;
-    const int64_t slot = params.batch->slots[row];
+    const int64_t slot = slots[row];
     const auto in_block = static_cast<int32_t>(slot % layout.block_size());
     const bool is_key = head < first_v;
     std::byte* piece = params.pool.data + slot / layout.block_size() * layout.block_stride() +
-                       layout.PieceOffset(params.layer, head - (is_key ? first_k : first_v));
+                       layout.PieceOffset(place.index, head - (is_key ? first_k : first_v));
     if (is_key)
       WriteKey(layout, piece, in_block, x);
     else

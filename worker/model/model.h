@@ -39,7 +39,7 @@ struct Model {
 };
 
 inline KvShape KvShapeOf(const ModelConfig& config) {
-  return {config.num_layers, config.num_kv_heads, config.head_dim};
+  return {config.num_layers, config.num_kv_heads, config.head_dim, config.layer_windows};
 }
 
 }  // namespace octavo

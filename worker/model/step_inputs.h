@@ -32,11 +32,15 @@ class StepInputs {
 
  private:
   void AppendRows(const SeqSlice& slice, const MirroredSequence& sequence, int32_t block_size);
+  // The group's part of the table, and the slots of the rows.
+  void AppendPlaces(const SequenceRows& rows, const MirroredSequence& sequence, int32_t group,
+                    int32_t block_size);
   template <typename T>
   absl::Status Upload(const std::vector<T>& host, Buffer& device, const T** out);
 
   Backend& backend_;
   StepBatch batch_;
+  std::vector<const MirroredSequence*> sequences_;  // of batch_.sequences
   std::vector<int32_t> sampled_row_ids_;
   std::vector<SampleRow> sample_rows_;
   std::vector<SequenceId> sampled_sequences_;

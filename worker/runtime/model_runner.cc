@@ -56,6 +56,7 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   mirror.max_num_seqs = config.max_num_seqs;
   mirror.max_num_batched_tokens = config.max_num_batched_tokens;
   mirror.vocab_size = model_.config.vocab_size;
+  mirror.group_windows = WindowsOf(geometry.groups());
   mirror_ = std::make_unique<TableMirror>(mirror);
   inputs_ = std::make_unique<StepInputs>(backend_);
   decoder_ = std::move(decoder);

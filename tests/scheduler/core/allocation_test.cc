@@ -21,10 +21,11 @@ int64_t allocations = 0;
 namespace octavo {
 namespace {
 
-TEST(Scheduler, ASteadyStepAllocatesItsPlanAndItsEventsOnly) {
+void ExpectSteady(const std::vector<int32_t>& group_windows) {
   constexpr int32_t kRunning = 64;
   SchedulerConfig config = SmallConfig();
-  config.num_blocks = 8192;
+  config.num_blocks = 16384;
+  config.group_windows = group_windows;
   config.max_model_len = 512;
   config.max_num_seqs = kRunning;
   config.max_num_batched_tokens = 2048;
@@ -49,6 +50,10 @@ TEST(Scheduler, ASteadyStepAllocatesItsPlanAndItsEventsOnly) {
     last = std::move(plan);
   }
 }
+
+TEST(Scheduler, ASteadyStepAllocatesItsPlanAndItsEventsOnly) { ExpectSteady({0}); }
+
+TEST(SchedulerWindows, ASteadyStepAllocatesItsPlanAndItsEventsOnly) { ExpectSteady({0, 40, 40}); }
 
 }  // namespace
 }  // namespace octavo

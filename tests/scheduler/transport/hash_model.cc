@@ -31,6 +31,7 @@ ServedModel MakeHashModel() {
   config.num_layers = worker.kv_shape.num_layers;
   config.num_kv_heads = worker.kv_shape.num_kv_heads;
   config.head_dim = worker.kv_shape.head_dim;
+  config.layer_windows = worker.kv_shape.layer_windows;
   config.vocab_size = worker.vocab_size;
   config.max_positions = worker.max_positions;
   auto model = MakeServedModel("hash", config, HashTokenizerSpec(), worker.model_digest);

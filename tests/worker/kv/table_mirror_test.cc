@@ -13,11 +13,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const MirrorLimits kLimits = {.num_blocks = 10,
-                                  .block_size = 8,
-                                  .max_model_len = 32,
-                                  .max_num_seqs = 2,
-                                  .max_num_batched_tokens = 16,
-                                  .vocab_size = 100};
+                              .block_size = 8,
+                              .max_model_len = 32,
+                              .max_num_seqs = 2,
+                              .max_num_batched_tokens = 16,
+                              .vocab_size = 100};
 
 SeqSlice Start(SequenceId id, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
   SeqSlice slice;
@@ -223,6 +223,48 @@ TEST_F(TableMirrorTest, AReplacedBlockIsACopyOfWhatItWas) {  // kv.2
   ASSERT_TRUE(mirror_.Apply(plan).ok());
   EXPECT_THAT(mirror_.Find(6)->blocks, ElementsAre(7));
   EXPECT_THAT(mirror_.Find(5)->blocks, ElementsAre(4));
+}
+
+// Rows of two blocks: a group that sees all, one that sees 6 tokens (kv.7).
+class WindowedMirrorTest : public TableMirrorTest {
+ protected:
+  static MirrorLimits Limits() {
+    MirrorLimits limits = kLimits;
+    limits.group_windows = {0, 6};
+    return limits;
+  }
+  WindowedMirrorTest() : mirror_(Limits()) {}
+
+  TableMirror mirror_;
+};
+
+TEST_F(WindowedMirrorTest, RefusesRowsThatLackABlockOfAWindow) {
+  const auto refusal = [&](const SeqSlice& slice) {
+    return std::string(mirror_.Apply(Plan({slice})).message());
+  };
+  EXPECT_THAT(refusal(Start(5, {1, 2}, {1})), HasSubstr("1 blocks for 2 groups"));
+  EXPECT_THAT(refusal(Start(5, {1, 2}, {0, 1})), HasSubstr("new block 0"));
+  EXPECT_THAT(refusal(Start(5, {1, 2}, {1, 0})),
+              HasSubstr("group 1 of layers has no block for tokens 0 to 7"));
+  // A table that begins with 16 tokens reads 11 to 15 of them.
+  SeqSlice found = Start(5, {1, 2}, {1, 0, 2, 0, 3, 4});
+  found.context_length = 16;
+  EXPECT_THAT(refusal(found), HasSubstr("no block for tokens 8 to 15"));
+  found.new_blocks[3] = 5;
+  EXPECT_EQ(refusal(found), "");
+}
+
+TEST_F(WindowedMirrorTest, TakesBlocksThatAreLentLate) {
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2, 3}, {1, 2, 3, 0})})).ok());
+  SeqSlice next = Next(5, 3, {4, 5, 6, 7, 8, 9});
+  EXPECT_THAT(std::string(mirror_.Apply(Plan({next})).message()), HasSubstr("group 1"));
+  next.replaced = {{3, 4}};
+  ASSERT_TRUE(mirror_.Apply(Plan({next})).ok());
+  EXPECT_THAT(mirror_.Find(5)->blocks, ElementsAre(1, 2, 3, 4));
+  // A block that is there is replaced by its copy only (kv.2).
+  SeqSlice copied = Next(5, 9, {1});
+  copied.replaced = {{3, 6}};
+  EXPECT_THAT(std::string(mirror_.Apply(Plan({copied})).message()), HasSubstr("does not copy"));
 }
 
 }  // namespace

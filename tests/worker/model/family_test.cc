@@ -39,16 +39,17 @@ class PromptRunner {
   PromptRunner(const LoadedModel& loaded, const std::vector<TokenId>& tokens)
       : loaded_(loaded),
         tokens_(tokens),
+        geometry_(*CacheGeometry::Create(KvShapeOf(loaded.model->config), DType::kF32, kBlockSize)),
+        num_blocks_(kMaxTokens / kBlockSize * geometry_.num_groups()),
         inputs_(*loaded.backend),
-        mirror_({.num_blocks = kMaxTokens / kBlockSize,
+        mirror_({.num_blocks = num_blocks_,
                  .block_size = kBlockSize,
                  .max_model_len = kMaxTokens,
                  .max_num_seqs = 1,
                  .max_num_batched_tokens = kMaxTokens,
-                 .vocab_size = loaded.model->config.vocab_size}) {
-    const CacheGeometry geometry =
-        *CacheGeometry::Create(KvShapeOf(loaded.model->config), DType::kF32, kBlockSize);
-    pool_ = *KvPool::Create(*loaded.backend, geometry, kMaxTokens / kBlockSize);
+                 .vocab_size = loaded.model->config.vocab_size,
+                 .group_windows = WindowsOf(geometry_.groups())}) {
+    pool_ = *KvPool::Create(*loaded.backend, geometry_, num_blocks_);
     decoder_ =
         *Decoder::Create(*loaded.backend, *loaded.model, {kMaxTokens, kMaxTokens, kMaxTokens});
   }
@@ -76,8 +77,7 @@ class PromptRunner {
     if (at == 0) {
       slice.start = SequenceStart{};
       // Any order of blocks must do.
-      for (BlockId block = kMaxTokens / kBlockSize; block >= 1; --block)
-        slice.new_blocks.push_back(block);
+      for (BlockId block = num_blocks_; block >= 1; --block) slice.new_blocks.push_back(block);
     }
     slice.context_length = at;
     slice.num_tokens = end - at;
@@ -96,6 +96,8 @@ class PromptRunner {
 
   const LoadedModel& loaded_;
   const std::vector<TokenId> tokens_;
+  const CacheGeometry geometry_;
+  const int32_t num_blocks_;
   StepInputs inputs_;
   TableMirror mirror_;
   std::unique_ptr<KvPool> pool_;

@@ -14,7 +14,7 @@ int32_t LengthOf(const GreedyPrompt& prompt) {
 
 // The next slice of `sequence`, of which `computed` tokens are in the cache.
 SeqSlice NextSlice(const GreedyPrompt& prompt, const GreedyOptions& options, SequenceId sequence,
-                   int32_t computed, BlockId* next_block) {
+                   int32_t computed, int32_t num_groups, BlockId* next_block) {
   const int32_t prompt_length = static_cast<int32_t>(prompt.tokens.size());
   SeqSlice slice;
   slice.sequence = sequence;
@@ -37,7 +37,8 @@ SeqSlice NextSlice(const GreedyPrompt& prompt, const GreedyOptions& options, Seq
   const int32_t held = (computed + options.block_size - 1) / options.block_size;
   const int32_t needed =
       (computed + slice.num_tokens + options.block_size - 1) / options.block_size;
-  for (int32_t i = held; i < needed; ++i) slice.new_blocks.push_back((*next_block)++);
+  for (int32_t i = held * num_groups; i < needed * num_groups; ++i)
+    slice.new_blocks.push_back((*next_block)++);
   return slice;
 }
 
@@ -46,6 +47,9 @@ SeqSlice NextSlice(const GreedyPrompt& prompt, const GreedyOptions& options, Seq
 std::vector<std::vector<SampledToken>> RunGreedy(const LoadedModel& loaded,
                                                  const std::vector<GreedyPrompt>& prompts,
                                                  const GreedyOptions& options) {
+  const int32_t num_groups =
+      CacheGeometry::Create(KvShapeOf(loaded.model->config), options.kv_dtype, options.block_size)
+          ->num_groups();
   WorkerConfig config;
   config.epoch = 1;
   config.kv_dtype = options.kv_dtype;
@@ -54,7 +58,7 @@ std::vector<std::vector<SampledToken>> RunGreedy(const LoadedModel& loaded,
   for (const GreedyPrompt& prompt : prompts) {
     config.max_model_len = std::max(config.max_model_len, LengthOf(prompt));
     config.max_num_batched_tokens += static_cast<int32_t>(prompt.tokens.size());
-    config.num_blocks += LengthOf(prompt) / options.block_size + 1;
+    config.num_blocks += (LengthOf(prompt) / options.block_size + 1) * num_groups;
   }
   ModelRunner runner(*loaded.backend, *loaded.model, {});
   const absl::StatusOr<WorkerCapacity> capacity = runner.Configure(config);
@@ -70,7 +74,8 @@ std::vector<std::vector<SampledToken>> RunGreedy(const LoadedModel& loaded,
     plan.slices.clear();
     for (size_t i = 0; i < prompts.size(); ++i) {
       if (static_cast<int32_t>(sampled[i].size()) == prompts[i].max_new_tokens) continue;
-      plan.slices.push_back(NextSlice(prompts[i], options, i, computed[i], &next_block));
+      plan.slices.push_back(
+          NextSlice(prompts[i], options, i, computed[i], num_groups, &next_block));
       computed[i] += plan.slices.back().num_tokens;
       if (!options.batched) break;
     }
