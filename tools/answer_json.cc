@@ -37,6 +37,18 @@ nlohmann::json Answer::ToJson() const {
           {"seed", usage_.seed()}};
 }
 
+std::map<uint32_t, std::string> Answer::Texts() const {
+  std::map<uint32_t, std::string> texts;
+  for (const auto& [index, choice] : choices_) texts[index] = choice.text;
+  return texts;
+}
+
+uint32_t Answer::generated_tokens() const {
+  size_t tokens = 0;
+  for (const auto& [index, choice] : choices_) tokens += choice.token_ids.size();
+  return static_cast<uint32_t>(tokens);
+}
+
 std::string FinishReasonName(v1::FinishReason reason) {
   switch (reason) {
     case v1::FINISH_REASON_STOP:

@@ -20,6 +20,8 @@ class Answer {
   // {"outputs": [{"index", "token_ids", "text", "finish_reason", "logprobs"}], "prompt_tokens",
   //  "cached_tokens", "preemptions", "seed"}; logprobs only when the server sent them.
   nlohmann::json ToJson() const;
+  std::map<uint32_t, std::string> Texts() const;  // by choice
+  uint32_t generated_tokens() const;              // of all choices
 
  private:
   struct Choice {

@@ -233,8 +233,9 @@ CommandBody AddBatchCommand(CLI::App& app) {
       ->capture_default_str();
   app.footer(
       "A line: {\"id\", \"prompt\" | \"prompt_token_ids\" | \"messages\", \"max_tokens\", "
-      "\"temperature\", \"top_p\",\n\"top_k\", \"min_p\", \"seed\", \"ignore_eos\", \"logprobs\", "
-      "...}. Its answer, as soon as it is there:\n{\"id\", \"outputs\": [{\"index\", "
+      "\"temperature\", \"top_p\",\n\"top_k\", \"min_p\", \"seed\", \"n\", \"best_of\", "
+      "\"ignore_eos\", \"logprobs\", \"cache_salt\", \"prefix_cache\", ...}. Its answer, as soon "
+      "as it is there:\n{\"id\", \"outputs\": [{\"index\", "
       "\"token_ids\", \"text\", \"finish_reason\", \"logprobs\"}], \"prompt_tokens\",\n"
       "\"cached_tokens\", \"preemptions\"} or {\"id\", \"error\": {\"code\", \"message\"}}. "
       "Exit status 0 when every line was answered or refused.");

@@ -103,6 +103,15 @@ Reader Bool(const char* field, Setter setter) {
   };
 }
 
+template <typename Setter>
+Reader String(const char* field, Setter setter) {
+  return [=](const Json& value, v1::GenerateRequest* request) {
+    if (!value.is_string()) return Wrong(field, "a string", value);
+    setter(request, value.get<std::string>());
+    return absl::OkStatus();
+  };
+}
+
 const std::map<std::string, Reader>& Readers() {
   using Request = v1::GenerateRequest;
   using Sampling = v1::SamplingParams;
@@ -159,12 +168,10 @@ const std::map<std::string, Reader>& Readers() {
          request->set_priority(value.get<int32_t>());
          return absl::OkStatus();
        }},
-      {"model",
-       [](const Json& value, Request* request) {
-         if (!value.is_string()) return Wrong("model", "a string", value);
-         request->set_model(value.get<std::string>());
-         return absl::OkStatus();
-       }},
+      {"model", String("model", [](Request* r, std::string v) { r->set_model(std::move(v)); })},
+      {"cache_salt",
+       String("cache_salt", [](Request* r, std::string v) { r->set_cache_salt(std::move(v)); })},
+      {"prefix_cache", Bool("prefix_cache", [](Request* r, bool v) { r->set_prefix_cache(v); })},
       {"stop",
        [](const Json& value, Request* request) {
          return ReadStrings(value, "stop", [request](std::string text) {
@@ -184,8 +191,8 @@ const std::map<std::string, Reader>& Readers() {
 // Served by later versions; named here so that a batch is never answered as if they were absent.
 const std::set<std::string>& Reserved() {
   static const auto* reserved =
-      new std::set<std::string>{"use_beam_search", "beam_width", "length_penalty", "early_stopping",
-                                "logit_bias",      "cache_salt", "response_format"};
+      new std::set<std::string>{"use_beam_search", "beam_width", "length_penalty",
+                                "early_stopping",  "logit_bias", "response_format"};
   return *reserved;
 }
 

@@ -17,6 +17,7 @@ CommandBody AddServeCommand(CLI::App& app);
 CommandBody AddGenerateCommand(CLI::App& app);
 CommandBody AddBatchCommand(CLI::App& app);
 CommandBody AddStatusCommand(CLI::App& app);
+CommandBody AddRequestsCommand(CLI::App& app);
 CommandBody AddTokenizeCommand(CLI::App& app);
 CommandBody AddBenchCommand(CLI::App& app);
 CommandBody AddSimulateCommand(CLI::App& app);

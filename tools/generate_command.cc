@@ -71,14 +71,26 @@ class Interrupt {
   std::thread watcher_;
 };
 
-void PrintSpeed(const v1::Usage& usage, absl::Duration first, absl::Duration total) {
+// `generated`: tokens of all choices.
+void PrintSpeed(const v1::Usage& usage, uint32_t generated, absl::Duration first,
+                absl::Duration total) {
   const double decode_seconds = absl::ToDoubleSeconds(total - first);
-  const uint32_t decoded = usage.generated_tokens() > 0 ? usage.generated_tokens() - 1 : 0;
-  absl::FPrintF(stderr, "[%d prompt + %d generated tokens; first after %.0f ms",
-                usage.prompt_tokens(), usage.generated_tokens(), absl::ToDoubleMilliseconds(first));
+  const uint32_t decoded = generated > 0 ? generated - 1 : 0;
+  absl::FPrintF(stderr, "[%d prompt", usage.prompt_tokens());
+  if (usage.cached_tokens() > 0) absl::FPrintF(stderr, " (%d cached)", usage.cached_tokens());
+  absl::FPrintF(stderr, " + %d generated tokens; first after %.0f ms", generated,
+                absl::ToDoubleMilliseconds(first));
   if (decoded > 0 && decode_seconds > 0)
     absl::FPrintF(stderr, "; then %.1f tokens/s", decoded / decode_seconds);
   absl::FPrintF(stderr, "]\n");
+}
+
+// Choices that arrived interleaved, one after the other.
+void PrintChoices(const Answer& answer) {
+  for (const auto& [index, text] : answer.Texts()) {
+    absl::PrintF("%s--- choice %d\n", index == 0 ? "" : "\n", index);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
 }
 
 int Generate(const GenerateOptions& options, Signals& signals) {
@@ -94,17 +106,19 @@ int Generate(const GenerateOptions& options, Signals& signals) {
   v1::Usage usage;
   std::string request_id;
   v1::GenerateResponse response;
+  const bool several = options.request.n.value_or(1) > 1;
   auto reader = stub->Generate(&context, BuildRequest(options));
   while (reader->Read(&response)) {
     if (first == absl::ZeroDuration() && response.token_ids_size() > 0) first = absl::Now() - start;
     request_id = response.request_id();
     answer.Add(response);
     if (response.has_usage()) usage = response.usage();
-    if (options.json) continue;
+    if (options.json || several) continue;
     std::fwrite(response.text().data(), 1, response.text().size(), stdout);
     std::fflush(stdout);
   }
   const grpc::Status status = reader->Finish();
+  if (!options.json && several) PrintChoices(answer);
   if (!options.json) {
     std::fputc('\n', stdout);
     std::fflush(stdout);  // before the speed line on stderr
@@ -119,7 +133,7 @@ int Generate(const GenerateOptions& options, Signals& signals) {
     json["request_id"] = request_id;
     absl::PrintF("%s\n", Dump(json));
   } else {
-    PrintSpeed(usage, first, absl::Now() - start);
+    PrintSpeed(usage, answer.generated_tokens(), first, absl::Now() - start);
   }
   return 0;
 }

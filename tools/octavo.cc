@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
       {"generate", "Stream the answer to one prompt"},
       {"batch", "Answer a file of prompts, one JSON object a line"},
       {"status", "Show blocks, queues and step times of a scheduler"},
+      {"requests", "List the requests of a scheduler, or say why one waits"},
       {"tokenize", "Turn text from standard input into token ids"},
       {"bench", "Measure latency and throughput of a scheduler under load"},
       {"simulate", "Replay a request trace through the scheduler in simulated time"},
@@ -29,8 +30,8 @@ int main(int argc, char** argv) {
   CommandBody (*const add[])(CLI::App&) = {
       octavo::tools::AddServeCommand,    octavo::tools::AddGenerateCommand,
       octavo::tools::AddBatchCommand,    octavo::tools::AddStatusCommand,
-      octavo::tools::AddTokenizeCommand, octavo::tools::AddBenchCommand,
-      octavo::tools::AddSimulateCommand,
+      octavo::tools::AddRequestsCommand, octavo::tools::AddTokenizeCommand,
+      octavo::tools::AddBenchCommand,    octavo::tools::AddSimulateCommand,
   };
   std::vector<std::pair<CLI::App*, CommandBody>> commands;
   for (size_t i = 0; i < std::size(names); ++i) {

@@ -15,7 +15,14 @@ void AddRequestOptions(CLI::App& app, RequestOptions* options) {
   app.add_option("--seed", options->seed, "Random seed; the same seed repeats an answer");
   app.add_option("--logprobs", options->logprobs,
                  "Report log-probabilities with this many alternatives, 0 to 20 [default: none]");
-  app.add_option("--n", options->n, "Choices per prompt [default: 1]");
+  app.add_option("-n,--n", options->n, "Choices per prompt [default: 1]");
+  app.add_option("--best-of", options->best_of,
+                 "Generate so many choices and return the n most likely ones, when all have ended "
+                 "[default: n]");
+  app.add_option("--cache-salt", options->cache_salt,
+                 "Share cached prefixes only with requests of the same salt");
+  app.add_flag("--no-prefix-cache", options->no_prefix_cache,
+               "Neither use the prefix cache nor enter the prompt into it");
   app.add_option("--stop", options->stop, "Text that ends the answer; may be repeated");
   app.add_flag("--ignore-eos", options->ignore_eos, "Go on after end-of-generation tokens");
 }
@@ -30,6 +37,9 @@ void Fill(const RequestOptions& options, v1::GenerateRequest* request) {
   if (options.seed) sampling->set_seed(*options.seed);
   if (options.logprobs) sampling->set_logprobs(*options.logprobs);
   if (options.n) sampling->set_n(*options.n);
+  if (options.best_of) sampling->set_best_of(*options.best_of);
+  request->set_cache_salt(options.cache_salt);
+  if (options.no_prefix_cache) request->set_prefix_cache(false);
   for (const std::string& stop : options.stop) sampling->add_stop(stop);
   request->set_ignore_eos(options.ignore_eos);
 }

@@ -22,6 +22,9 @@ struct RequestOptions {
   std::optional<uint64_t> seed;
   std::optional<uint32_t> logprobs;
   std::optional<uint32_t> n;
+  std::optional<uint32_t> best_of;
+  std::string cache_salt;
+  bool no_prefix_cache = false;
   std::vector<std::string> stop;
   bool ignore_eos = false;
 };

@@ -17,11 +17,13 @@ namespace octavo::tools {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(2);
+constexpr absl::Duration kFlushTimeout = absl::Seconds(10);  // it waits for a step to end
 
 struct StatusOptions {
   std::string target = kDefaultTarget;
   bool watch = false;
   bool json = false;
+  bool flush = false;
   double wait_seconds = 0;
 };
 
@@ -66,6 +68,19 @@ void PrintCapacity(const v1::Capacity& capacity, const v1::BlockCounts& blocks) 
                                            : "--expected-mean-tokens, no traffic yet");
 }
 
+void PrintPrefixCache(const v1::PrefixCacheState& cache) {
+  if (!cache.enabled()) {
+    absl::PrintF("prefix cache      off\n");
+    return;
+  }
+  const double queried = static_cast<double>(cache.query_tokens());
+  absl::PrintF("prefix cache      %s of %s prompt tokens found (%.1f %%), %d evictions, %d waits\n",
+               WithCommas(static_cast<int64_t>(cache.hit_tokens())),
+               WithCommas(static_cast<int64_t>(cache.query_tokens())),
+               queried > 0 ? 100 * static_cast<double>(cache.hit_tokens()) / queried : 0.0,
+               cache.evictions(), cache.waits());
+}
+
 void Print(const v1::GetStateResponse& state) {
   absl::PrintF("state             %s, octavo %s, up %s\n", StateName(state.state()),
                state.version(),
@@ -76,9 +91,15 @@ void Print(const v1::GetStateResponse& state) {
                WithCommas(static_cast<int64_t>(state.blocks().free())),
                WithCommas(static_cast<int64_t>(state.blocks().cached())),
                WithCommas(static_cast<int64_t>(state.blocks().active())));
-  absl::PrintF("requests          %d running, %d waiting (%s tokens), %d preemptions\n",
-               state.running(), state.waiting(),
-               WithCommas(static_cast<int64_t>(state.waiting_tokens())), state.preemptions());
+  absl::PrintF("sharing           %s blocks shared, %s saved, %s copies on write\n",
+               WithCommas(static_cast<int64_t>(state.blocks().shared())),
+               WithCommas(static_cast<int64_t>(state.blocks().saved())),
+               WithCommas(static_cast<int64_t>(state.copies_on_write())));
+  PrintPrefixCache(state.prefix_cache());
+  absl::PrintF(
+      "requests          %d running, %d waiting (%s tokens; %d preempted), %d preemptions\n",
+      state.running(), state.waiting(), WithCommas(static_cast<int64_t>(state.waiting_tokens())),
+      state.preempted(), state.preemptions());
   absl::PrintF("tokens            %s prompt, %s generated, %s steps, epoch %d\n",
                WithCommas(static_cast<int64_t>(state.prompt_tokens())),
                WithCommas(static_cast<int64_t>(state.generated_tokens())),
@@ -127,8 +148,24 @@ grpc::Status WaitUntilReady(v1::Admin::Stub& stub, absl::Duration limit,
   }
 }
 
+int Flush(v1::Admin::Stub& stub, const std::string& target) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kFlushTimeout));
+  v1::FlushPrefixCacheResponse flushed;
+  const grpc::Status status =
+      stub.FlushPrefixCache(&context, v1::FlushPrefixCacheRequest(), &flushed);
+  if (!status.ok()) {
+    absl::FPrintF(stderr, "octavo status: %s: %s\n", target, Describe(status));
+    return 1;
+  }
+  absl::PrintF("prefix cache flushed: %s blocks forgotten\n",
+               WithCommas(static_cast<int64_t>(flushed.blocks())));
+  return 0;
+}
+
 int Status(const StatusOptions& options, Signals& signals) {
   auto stub = v1::Admin::NewStub(Connect(options.target));
+  if (options.flush) return Flush(*stub, options.target);
   v1::GetStateResponse state;
   while (true) {
     const grpc::Status status =
@@ -163,6 +200,10 @@ CommandBody AddStatusCommand(CLI::App& app) {
   app.add_option("--target", options->target, "Scheduler's HOST:PORT")->capture_default_str();
   app.add_flag("--watch", options->watch, "Refresh every second until interrupted");
   app.add_flag("--json", options->json, "Print the state as one JSON object");
+  app.add_flag("--flush-prefix-cache", options->flush,
+               "Have the scheduler forget every cached prefix, print how many blocks it forgot, "
+               "and end")
+      ->excludes("--watch", "--json");
   app.add_option("--wait", options->wait_seconds,
                  "Wait up to this many seconds for the scheduler to be ready, showing progress; "
                  "0: ask once, answer within 2 s")

@@ -16,6 +16,7 @@ void RequestQueues::Wait(RequestState* request) {
     if (choice.active) request->queued_tokens += choice.num_generated();
   }
   waiting_tokens_ += request->queued_tokens;
+  preempted_ += request->preemptions > 0 ? 1 : 0;
 }
 
 void RequestQueues::Run(RequestState* request) {
@@ -34,6 +35,7 @@ void RequestQueues::Leave(RequestState* request) {
   if (request->phase == Phase::kWaiting) {
     OCTAVO_CHECK(waiting_.erase(request) == 1, "request=", request->rank.id, " does not wait");
     waiting_tokens_ -= request->queued_tokens;
+    preempted_ -= request->preemptions > 0 ? 1 : 0;
     return;
   }
   const auto at = std::lower_bound(running_.begin(), running_.end(), request, ByRank());

@@ -26,10 +26,13 @@ class RequestQueues {
   const std::vector<RequestState*>& running() const { return running_; }  // senior first
   const std::set<RequestState*, ByRank>& waiting() const { return waiting_; }
   int64_t waiting_tokens() const { return waiting_tokens_; }
+  // Of those waiting, requests that lost their blocks.
+  int64_t preempted() const { return preempted_; }
   // The waiting request to admit next; nullptr when none waits.
   RequestState* head() const { return waiting_.empty() ? nullptr : *waiting_.begin(); }
 
-  // To the waiting queue, from the running list when it is there.
+  // To the waiting queue, from the running list when it is there: then it was preempted, which
+  // request->preemptions counts already.
   void Wait(RequestState* request);
   // REQUIRES: it waits.
   void Run(RequestState* request);
@@ -47,6 +50,7 @@ class RequestQueues {
   std::vector<RequestState*> running_;
   std::set<RequestState*, ByRank> waiting_;
   int64_t waiting_tokens_ = 0;
+  int64_t preempted_ = 0;
 };
 
 }  // namespace octavo

@@ -276,6 +276,7 @@ SchedulerStats Scheduler::stats() const {
   stats.copies_on_write = state.kv.copies_on_write();
   stats.running = static_cast<int64_t>(state.queues.running().size());
   stats.waiting = static_cast<int64_t>(state.queues.waiting().size());
+  stats.preempted = state.queues.preempted();
   stats.waiting_tokens = state.queues.waiting_tokens();
   stats.steps_in_flight = static_cast<int64_t>(state.in_flight.size());
   if (state.ended_requests > 0) {

@@ -12,6 +12,7 @@
 #include "common/ids.h"
 #include "common/step.h"
 #include "scheduler/core/request.h"
+#include "scheduler/core/request_report.h"
 #include "scheduler/core/scheduler_config.h"
 #include "scheduler/core/slot_use.h"
 
@@ -44,20 +45,22 @@ struct SchedulerStats {
   int64_t filled_slots = 0;
   int64_t running = 0;
   int64_t waiting = 0;
+  int64_t preempted = 0;  // of those waiting, requests that lost their blocks
   int64_t waiting_tokens = 0;
   int64_t steps_in_flight = 0;
   uint64_t steps = 0;
   uint64_t preemptions_pool = 0;
   uint64_t preemptions_reset = 0;
   uint64_t preempted_tokens = 0;
-  uint64_t prompt_tokens = 0;        // computed in prefill, recomputation included
-  uint64_t generated_tokens = 0;     // reported
+  uint64_t started_prompt_tokens = 0;  // of requests when they first start, found ones included
+  uint64_t prompt_tokens = 0;          // computed in prefill, recomputation included
+  uint64_t generated_tokens = 0;       // reported
   uint64_t prefix_query_tokens = 0;  // prompt tokens looked up in the prefix index, once a request
   uint64_t prefix_hit_tokens = 0;    // of those, found
   uint64_t recovered_tokens = 0;     // found again by preempted requests, instead of recomputed
   uint64_t prefix_evictions = 0;     // cached blocks lent to somebody else
   uint64_t prefix_flushes = 0;
-  uint64_t prefix_waits = 0;        // requests that waited for another one's blocks
+  uint64_t prefix_waits = 0;        // times a request waited for blocks of another one
   uint64_t saved_blocks_total = 0;  // references made to blocks that another table held already
   uint64_t adjacency_waits = 0;     // steps in which the head lacked only adjacency of free blocks
   uint64_t copies_on_write = 0;     // shared, partly filled blocks copied before a write
@@ -107,6 +110,13 @@ class Scheduler {
   // Facts since the last call, oldest first; the caller logs and counts them.
   std::vector<PreemptionEvent> TakePreemptions();
   std::vector<TokenEvent> TakeAbortEvents();
+
+  // Running requests, then waiting ones, each in order of rank; at most `most`.
+  std::vector<RequestReport> ReportRequests(size_t most) const;
+  // Both nullopt for ids that are unknown or ended. ExplainWait looks up the request's prefix,
+  // which remembers digests and changes no plan.
+  std::optional<WaitReport> ExplainWait(RequestId id);
+  std::optional<std::vector<ChoiceTable>> ReportTables(RequestId id) const;
 
   // Ends the process with a message when an invariant of docs/contract.md is broken.
   void CheckInvariants() const;

@@ -23,6 +23,7 @@ void CheckQueues(const CoreState& state) {
                " requests=", state.requests.size());
   OCTAVO_CHECK(std::is_sorted(running.begin(), running.end(), RequestQueues::ByRank()));
   int64_t waiting_tokens = 0;
+  int64_t preempted = 0;
   for (const RequestState* request : state.queues.waiting()) {
     OCTAVO_CHECK(request->phase == Phase::kWaiting && request->spare.empty(),
                  "request=", request->rank.id);
@@ -35,7 +36,10 @@ void CheckQueues(const CoreState& state) {
         request->request.n > 1 || request->queued_tokens == request->choices[0].num_known(),
         "request=", request->rank.id, " queued tokens=", request->queued_tokens);
     waiting_tokens += request->queued_tokens;
+    preempted += request->preemptions > 0 ? 1 : 0;
   }
+  OCTAVO_CHECK(preempted == state.queues.preempted(), "preempted=", preempted,
+               " kept=", state.queues.preempted());
   OCTAVO_CHECK(waiting_tokens == state.queues.waiting_tokens(), "counted=", waiting_tokens,
                " kept=", state.queues.waiting_tokens());
 }

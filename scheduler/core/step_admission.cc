@@ -63,19 +63,29 @@ int64_t StepBuilder::MatchPrefix(SequenceState* choice) const {
 }
 
 bool StepBuilder::WaitsForProducer(RequestState* request) {
+  int32_t block = -1;
+  if (FindProducer(request, &block) == nullptr) block = -1;
+  if (block >= 0 && block != request->waits_for_block) ++state_.counters.prefix_waits;
+  request->waits_for_block = block;
+  return block >= 0;
+}
+
+const SequenceState* StepBuilder::FindProducer(RequestState* request, int32_t* block) const {
   SequenceState* leader = request->leader();
   const std::vector<BlockDigest>& digests = leader->chain.digests;
-  if (!leader->chain.enabled) return false;
+  if (!leader->chain.enabled) return nullptr;
   if (request->waits_for_block >= 0) {
-    const size_t block = static_cast<size_t>(request->waits_for_block);
-    if (state_.producers.Find(digests[block]) != nullptr) return true;
-    request->waits_for_block = -1;
+    const size_t awaited = static_cast<size_t>(request->waits_for_block);
+    if (const SequenceState* producer = state_.producers.Find(digests[awaited])) {
+      *block = request->waits_for_block;
+      return producer;
+    }
   }
   const int64_t found = MatchPrefix(leader);
   const int64_t most = MostFound(*leader);
-  if (found == most) return false;
+  if (found == most) return nullptr;
   const SequenceState* producer = state_.producers.Find(digests[static_cast<size_t>(found)]);
-  if (producer == nullptr) return false;
+  if (producer == nullptr) return nullptr;
   // The tokens that it would compute a second time, against those until it gets the first of them.
   int64_t shared = 0;
   const std::vector<BlockDigest>& theirs = producer->chain.digests;
@@ -83,14 +93,15 @@ bool StepBuilder::WaitsForProducer(RequestState* request) {
     if (digests[static_cast<size_t>(i)] != theirs[static_cast<size_t>(i)]) break;
   }
   const int64_t block_size = state_.config.block_size;
-  if ((found + 1) * block_size - producer->computed > shared * block_size) return false;
-  request->waits_for_block = static_cast<int32_t>(found);
-  ++state_.counters.prefix_waits;
-  return true;
+  if ((found + 1) * block_size - producer->computed > shared * block_size) return nullptr;
+  *block = static_cast<int32_t>(found);
+  return producer;
 }
 
-bool StepBuilder::Fits(RequestState* request, int64_t spare, int64_t reserve) {
-  if (state_.config.kv_allocation != KvAllocation::kPaged) return FitsInARow(*request);
+int64_t StepBuilder::BlocksToStart(RequestState* request) const {
+  if (state_.config.kv_allocation != KvAllocation::kPaged) {
+    return state_.kv.BlocksFor(ReservedTokens(state_.config, *request));
+  }
   const KvManager& kv = state_.kv;
   const SequenceState* source = request->leader();
   const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
@@ -109,7 +120,12 @@ bool StepBuilder::Fits(RequestState* request, int64_t spare, int64_t reserve) {
       needed += kv.NumFreeInWindows(Found(choice));
     }
   }
-  if (needed + spare <= kv.num_free() - reserve) return true;
+  return needed + (sets_aside ? SpareBlocks(state_.config, *request) : 0);
+}
+
+bool StepBuilder::Fits(RequestState* request, int64_t reserve) {
+  if (state_.config.kv_allocation != KvAllocation::kPaged) return FitsInARow(*request);
+  if (BlocksToStart(request) <= state_.kv.num_free() - reserve) return true;
   state_.head_wait = HeadWait::kForBlocks;
   return false;
 }
@@ -125,9 +141,9 @@ bool StepBuilder::FitsInARow(const RequestState& request) {
 
 bool StepBuilder::Start(RequestState* request, int64_t reserve) {
   KvManager& kv = state_.kv;
-  const bool sets_aside = SetsAside(state_.config, *request);
-  const int64_t spare = sets_aside ? SpareBlocks(state_.config, *request) : 0;
-  if (!Fits(request, spare, reserve)) return false;
+  if (!Fits(request, reserve)) return false;
+  const int64_t spare =
+      SetsAside(state_.config, *request) ? SpareBlocks(state_.config, *request) : 0;
   BeginTables(request);
   OCTAVO_CHECK(kv.ReserveSpare(&request->spare, spare), "request=", request->rank.id);
   state_.queues.Run(request);
@@ -200,6 +216,7 @@ void StepBuilder::CountHit(RequestState* request, int64_t found_tokens) {
   if (request->first_scheduled == absl::InfiniteFuture()) {
     request->first_scheduled = now_;
     request->cached_tokens = static_cast<int32_t>(found_tokens);
+    counters.started_prompt_tokens += static_cast<uint64_t>(request->prompt_tokens);
     if (!request->leader()->chain.enabled) return;
     counters.prefix_query_tokens += static_cast<uint64_t>(request->prompt_tokens);
     counters.prefix_hit_tokens += static_cast<uint64_t>(found_tokens);

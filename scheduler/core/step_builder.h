@@ -12,6 +12,8 @@
 
 namespace octavo {
 
+struct WaitReport;  // request_report.h
+
 // Lives for one call of Scheduler::Schedule. A decode that finds no block either takes one from a
 // junior request or sits this step out; it is never taken out of the running list for its own
 // sake. Prefills need blocks for windowed groups only: admission reserved the others. They take
@@ -23,6 +25,8 @@ class StepBuilder {
 
   // Empty slices: nothing can run now. `record` gets the step's own account of the plan.
   void Build(StepPlan* plan, InFlightStep* record);
+  // Instead of Build: why `request` does not start (scheduler_reports.cc).
+  void ExplainWait(RequestState* request, WaitReport* report);
 
  private:
   void Decode(SequenceState* choice);
@@ -48,11 +52,16 @@ class StepBuilder {
   bool WaitsForProducer(RequestState* request);
   // Rows that the table of a choice may begin with.
   int64_t MostFound(const SequenceState& choice) const;
+  // That request's sequence, nullptr when there is none or waiting for it would cost more than
+  // computing. `block` gets which block of its prefix it would wait for.
+  const SequenceState* FindProducer(RequestState* request, int32_t* block) const;
   int64_t MatchPrefix(SequenceState* choice) const;
+  // What a waiting request takes from the free list when it starts.
+  int64_t BlocksToStart(RequestState* request) const;
   // Takes the blocks of the request's known tokens, but for `reserve`. False when they do not fit.
   bool Start(RequestState* request, int64_t reserve);
   // Whether the free blocks, but for `reserve`, can hold it. Says why not in state_.head_wait.
-  bool Fits(RequestState* request, int64_t spare, int64_t reserve);
+  bool Fits(RequestState* request, int64_t reserve);
   bool FitsInARow(const RequestState& request);
   void BeginTables(RequestState* request);
   void ReserveTable(SequenceState* choice);

@@ -42,7 +42,9 @@ EngineLoop::EngineLoop(const EngineOptions& options,
           [this](Epoch epoch, absl::Status why) {
             mailbox_.Lost({epoch, std::move(why)});
           }),
-      streams_(&dispatcher_, &current_.latencies) {}
+      streams_(&dispatcher_, &current_.latencies) {
+  current_.prefix_cache = options.scheduler.prefix_cache;
+}
 
 EngineLoop::~EngineLoop() { Stop(); }
 
@@ -139,8 +141,14 @@ void EngineLoop::Run() {
       DeliverAborts();
       NotePreemptions();
     }
+    for (const Question& question : mail_.questions) question.ask(scheduler_.get());
     Publish();
+    for (const Question& question : mail_.questions) question.answered->Notify();
     streams_.NotifyTouched();
+  }
+  for (const Question& question : mail_.questions) {
+    question.ask(nullptr);
+    question.answered->Notify();
   }
   for (AddCommand& command : mail_.adds)
     streams_.Refuse(command.stream, absl::UnavailableError("the server stopped"));
@@ -183,11 +191,12 @@ void EngineLoop::OnAdd(AddCommand command) {
   }
   const RequestId id = command.request.id;
   const absl::Time arrival = command.request.arrival;
+  const int32_t choices = command.request.n;
   if (absl::Status added = scheduler_->Add(std::move(command.request)); !added.ok()) {
     streams_.Refuse(command.stream, std::move(added));
     return;
   }
-  streams_.Admit(id, std::move(command.stream), arrival);
+  streams_.Admit(id, std::move(command.stream), arrival, choices);
 }
 
 void EngineLoop::OnResult(const StepResult& result) {

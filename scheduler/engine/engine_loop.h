@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/executor.h"
 #include "scheduler/core/request.h"
+#include "scheduler/core/request_report.h"
 #include "scheduler/core/scheduler.h"
 #include "scheduler/core/scheduler_config.h"
 #include "scheduler/engine/dispatcher.h"
@@ -53,10 +56,20 @@ class EngineLoop {
   // Queues the request; its id and arrival are set here. What the core says to it comes through
   // `stream`: admitted, or the end. UNAVAILABLE unless ready and not draining, RESOURCE_EXHAUSTED
   // when more wait for the next step boundary than --max-queued-requests allows; then `stream` is
-  // not used. REQUIRES: `stream` holds request.max_tokens.
+  // not used. REQUIRES: `stream` is made for request.max_tokens and request.n.
   absl::StatusOr<RequestId> Submit(Request request, std::shared_ptr<TokenStream> stream);
   // Ends the request at the next step boundary; its stream gets the end. Unknown ids are fine.
   void Abort(RequestId id) { mailbox_.Abort(id); }
+
+  // Answered on the engine thread between two steps while the caller waits, a moment as a rule and
+  // at most kAnswerTimeout. UNAVAILABLE before the workers were ready and after Stop,
+  // RESOURCE_EXHAUSTED when too many ask. The snapshot shows what they changed.
+  // (engine_questions.cc)
+  static constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);
+  absl::StatusOr<int64_t> FlushPrefixCache();
+  absl::StatusOr<std::vector<RequestReport>> ReportRequests(size_t most);
+  absl::StatusOr<std::optional<WaitReport>> ExplainWait(RequestId id);
+  absl::StatusOr<std::optional<std::vector<ChoiceTable>>> ReportTables(RequestId id);
 
   // From now on Submit refuses.
   void Drain();
@@ -76,6 +89,9 @@ class EngineLoop {
     absl::Time oldest_since;  // when it was submitted, or the step before it was answered
     double schedule_seconds = 0;
   };
+
+  template <typename T>
+  absl::StatusOr<T> Ask(std::function<T(Scheduler&)> question);
 
   void Run();
   void OnReady(GroupReady ready);
@@ -100,7 +116,7 @@ class EngineLoop {
   WorkerGroup group_;
 
   // Of the engine thread.
-  EngineSnapshot current_;  // published at step boundaries
+  EngineSnapshot current_;   // published at step boundaries
   absl::Time levels_since_;  // when the levels in current_ became what they are
   StreamTable streams_;
   std::unique_ptr<Scheduler> scheduler_;

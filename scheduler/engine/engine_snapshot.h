@@ -99,6 +99,7 @@ struct LevelSeconds {
 struct EngineSnapshot {
   EngineState state = EngineState::kConnecting;
   bool draining = false;
+  bool prefix_cache = true;  // --enable-prefix-caching
   absl::Status failure;
   Epoch epoch = 0;
   SchedulerStats stats;

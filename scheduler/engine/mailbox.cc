@@ -21,6 +21,14 @@ void Mailbox::Abort(RequestId id) {
   mail_ = true;
 }
 
+bool Mailbox::TryAsk(Question question) {
+  absl::MutexLock lock(&mutex_);
+  if (batch_.closed || batch_.questions.size() >= kMaxQuestions) return false;
+  batch_.questions.push_back(std::move(question));
+  mail_ = true;
+  return true;
+}
+
 void Mailbox::Result(StepResult result) {
   absl::MutexLock lock(&mutex_);
   batch_.results.push_back(std::move(result));
@@ -59,11 +67,13 @@ void Mailbox::Close() {
 void Mailbox::Wait(absl::Duration timeout, Batch* batch) {
   batch->adds.clear();
   batch->aborts.clear();
+  batch->questions.clear();
   batch->results.clear();
   absl::MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(absl::Condition(this, &Mailbox::HasMail), timeout);
   batch->adds.swap(batch_.adds);
   batch->aborts.swap(batch_.aborts);
+  batch->questions.swap(batch_.questions);
   batch->results.swap(batch_.results);
   batch->ready = std::exchange(batch_.ready, std::nullopt);
   batch->lost = std::exchange(batch_.lost, std::nullopt);

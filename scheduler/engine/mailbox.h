@@ -3,6 +3,7 @@
 #define OCTAVO_SCHEDULER_ENGINE_MAILBOX_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/cache_geometry.h"
 #include "common/ids.h"
@@ -24,6 +26,12 @@ namespace octavo {
 struct AddCommand {
   Request request;
   std::shared_ptr<TokenStream> stream;
+};
+
+// What somebody wants to know of the scheduler, or have done to it, between two steps.
+struct Question {
+  std::function<void(Scheduler*)> ask;  // gets nullptr when there is none yet or any more
+  std::shared_ptr<absl::Notification> answered;
 };
 
 // The workers are configured for `epoch` and wait for steps.
@@ -41,14 +49,17 @@ struct GroupLost {
 };
 
 // Thread-safe; one reader. Bounds: adds by `max_adds`, aborts by the requests that are alive,
-// results by kMaxStepsInFlight, group events by one of each kind.
+// results by kMaxStepsInFlight, group events by one of each kind, questions by kMaxQuestions.
 class Mailbox {
  public:
+  static constexpr size_t kMaxQuestions = 64;
+
   explicit Mailbox(size_t max_adds) : max_adds_(max_adds) {}
 
   struct Batch {
     std::vector<AddCommand> adds;
     std::vector<RequestId> aborts;
+    std::vector<Question> questions;
     std::vector<StepResult> results;
     std::optional<GroupReady> ready;
     std::optional<GroupLost> lost;
@@ -60,6 +71,8 @@ class Mailbox {
   // closed; `command` is then untouched.
   std::optional<RequestId> TryAdd(AddCommand&& command);
   void Abort(RequestId id);
+  // False when full or closed.
+  bool TryAsk(Question question);
   void Result(StepResult result);
   void Ready(GroupReady ready);
   void Lost(GroupLost lost);

@@ -6,8 +6,10 @@
 
 namespace octavo {
 
-void StreamTable::Admit(RequestId id, std::shared_ptr<TokenStream> stream, absl::Time arrival) {
+void StreamTable::Admit(RequestId id, std::shared_ptr<TokenStream> stream, absl::Time arrival,
+                        int32_t choices) {
   Live live;
+  live.last_tokens.resize(static_cast<size_t>(choices), absl::InfiniteFuture());
   live.times.arrival = arrival;
   stream->SetTimes(live.times);
   stream->Admit();
@@ -38,16 +40,17 @@ void StreamTable::Deliver(TokenEvent event, absl::Time now) {
     latencies_->queue.Observe(absl::ToDoubleSeconds(event.first_scheduled - live.times.arrival));
   }
   if (event.token.has_value()) {
-    if (live.times.first_token == absl::InfiniteFuture()) {
+    absl::Time& last = live.last_tokens.at(static_cast<size_t>(event.choice_index));
+    if (last != absl::InfiniteFuture()) {
+      latencies_->inter_token.Observe(absl::ToDoubleSeconds(now - last));
+    } else if (live.times.first_token == absl::InfiniteFuture()) {
       live.times.first_token = now;
       latencies_->first_token.Observe(absl::ToDoubleSeconds(now - live.times.arrival));
-    } else {
-      latencies_->inter_token.Observe(absl::ToDoubleSeconds(now - live.times.last_token));
     }
-    live.times.last_token = now;
+    live.times.last_token = last = now;
     live.resets = 0;
   }
-  const bool ends = event.finish.has_value();
+  const bool ends = event.request_ended;
   if (ends && *event.finish != FinishReason::kAbort)
     latencies_->end_to_end.Observe(absl::ToDoubleSeconds(now - live.times.arrival));
   live.stream->SetTimes(live.times);

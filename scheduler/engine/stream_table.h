@@ -24,7 +24,8 @@ class StreamTable {
   StreamTable(Dispatcher* dispatcher, EngineLatencies* latencies)
       : dispatcher_(dispatcher), latencies_(latencies) {}
 
-  void Admit(RequestId id, std::shared_ptr<TokenStream> stream, absl::Time arrival);
+  void Admit(RequestId id, std::shared_ptr<TokenStream> stream, absl::Time arrival,
+             int32_t choices);
   // Ends a stream that was never admitted.
   void Refuse(const std::shared_ptr<TokenStream>& stream, absl::Status why);
 
@@ -47,6 +48,7 @@ class StreamTable {
   struct Live {
     std::shared_ptr<TokenStream> stream;
     StreamTimes times;
+    std::vector<absl::Time> last_tokens;  // by choice; InfiniteFuture before its first
     absl::Status failure;
     int resets = 0;  // since the last token
   };

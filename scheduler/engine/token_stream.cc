@@ -6,8 +6,9 @@
 
 namespace octavo {
 
-TokenStream::TokenStream(int32_t max_tokens, std::function<void()> on_ready)
-    : capacity_(static_cast<size_t>(max_tokens) + 1), on_ready_(std::move(on_ready)) {}
+TokenStream::TokenStream(int32_t max_tokens, int32_t choices, std::function<void()> on_ready)
+    : capacity_((static_cast<size_t>(max_tokens) + 1) * static_cast<size_t>(choices)),
+      on_ready_(std::move(on_ready)) {}
 
 TokenStream::Batch TokenStream::Take() {
   // A callback may own what it calls: dropping it here could otherwise end the caller under our

@@ -73,6 +73,7 @@ class KvManager {
   // Blocks of `table` that no other table holds.
   int64_t NumExclusive(const BlockTable& table) const;
   int32_t ref_count(BlockId block) const { return pool_.ref_count(block); }
+  bool Published(BlockId block) const { return cache_.Contains(block); }  // in the prefix index
   // Memory for the entries of `max_tokens` tokens, so that later reservations allocate nothing.
   void Prepare(BlockTable* table, int64_t max_tokens) const {
     table->blocks_.reserve(static_cast<size_t>(BlocksFor(max_tokens) * num_groups_));

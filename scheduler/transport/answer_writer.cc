@@ -24,18 +24,26 @@ double SecondsBetween(absl::Time from, absl::Time to) {
 
 }  // namespace
 
-AnswerWriter::AnswerWriter(const Tokenizer* tokenizer, std::string request_id,
-                           const SamplingParams& sampling)
-    : decoder_(tokenizer, /*skip_special=*/true),
-      request_id_(std::move(request_id)),
-      sampling_(sampling) {}
+AnswerWriter::AnswerWriter(const Tokenizer* tokenizer, std::string request_id, uint64_t seed,
+                           const AnswerShape& shape)
+    : request_id_(std::move(request_id)), seed_(seed), logprobs_(shape.logprobs) {
+  decoders_.reserve(static_cast<size_t>(shape.choices));
+  for (int32_t i = 0; i < shape.choices; ++i)
+    decoders_.emplace_back(tokenizer, /*skip_special=*/true);
+  if (shape.generated > shape.choices) best_of_.emplace(shape.generated, shape.choices);
+}
 
-void AnswerWriter::Write(const std::vector<TokenEvent>& events, const StreamTimes& times,
-                         v1::GenerateResponse* message) {
-  message->Clear();
-  message->set_request_id(request_id_);
+void AnswerWriter::Write(std::vector<TokenEvent> events, const StreamTimes& times,
+                         std::deque<v1::GenerateResponse>* messages) {
+  if (best_of_.has_value()) events = best_of_->Collect(std::move(events));
+  std::vector<v1::GenerateResponse*> open(decoders_.size(), nullptr);  // by choice
   for (const TokenEvent& event : events) {
-    message->set_index(static_cast<uint32_t>(event.choice_index));
+    v1::GenerateResponse*& message = open.at(static_cast<size_t>(event.choice_index));
+    if (message == nullptr || message->token_ids_size() == kMaxTokensOfAMessage) {
+      message = &messages->emplace_back();  // a deque does not move what it holds
+      message->set_request_id(request_id_);
+      message->set_index(static_cast<uint32_t>(event.choice_index));
+    }
     if (event.token.has_value()) WriteToken(event, message);
     if (event.finish.has_value()) WriteEnd(event, times, message);
   }
@@ -44,8 +52,8 @@ void AnswerWriter::Write(const std::vector<TokenEvent>& events, const StreamTime
 void AnswerWriter::WriteToken(const TokenEvent& event, v1::GenerateResponse* message) {
   message->add_token_ids(static_cast<uint32_t>(*event.token));
   if (event.finish != FinishReason::kStop)
-    message->mutable_text()->append(decoder_.Push(*event.token));
-  if (sampling_.num_logprobs < 0) return;
+    message->mutable_text()->append(decoders_[event.choice_index].Push(*event.token));
+  if (!logprobs_) return;
   v1::TokenLogprob* logprob = message->add_logprobs();
   logprob->set_token_id(static_cast<uint32_t>(*event.token));
   logprob->set_logprob(event.logprob);
@@ -58,14 +66,14 @@ void AnswerWriter::WriteToken(const TokenEvent& event, v1::GenerateResponse* mes
 
 void AnswerWriter::WriteEnd(const TokenEvent& event, const StreamTimes& times,
                             v1::GenerateResponse* message) {
-  message->mutable_text()->append(decoder_.Finish());
+  message->mutable_text()->append(decoders_[event.choice_index].Finish());
   message->set_finish_reason(ToProto(*event.finish));
   v1::Usage* usage = message->mutable_usage();
   usage->set_prompt_tokens(static_cast<uint32_t>(event.prompt_tokens));
   usage->set_cached_tokens(static_cast<uint32_t>(event.cached_tokens));
   usage->set_generated_tokens(static_cast<uint32_t>(event.generated_tokens));
   usage->set_preemptions(static_cast<uint32_t>(event.preemptions));
-  usage->set_seed(sampling_.seed);
+  usage->set_seed(seed_);
   usage->set_queue_seconds(SecondsBetween(times.arrival, times.first_scheduled));
   usage->set_first_token_seconds(SecondsBetween(times.arrival, times.first_token));
   usage->set_total_seconds(SecondsBetween(times.arrival, times.last_token));

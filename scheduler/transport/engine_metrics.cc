@@ -1,57 +1,14 @@
-#include <cstdint>
-#include <limits>
-#include <utility>
-
+// EngineMetrics: the families with names of our own.
 #include "common/program/program.h"
-#include "prometheus/client_metric.h"
-#include "prometheus/metric_family.h"
-#include "prometheus/metric_type.h"
+#include "scheduler/transport/metric_family.h"
 #include "scheduler/transport/metrics_exporter.h"
 
 namespace octavo {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
-class Family {
- public:
-  Family(std::string name, std::string help, MetricType type)
-      : family_{std::move(name), std::move(help), type, {}} {}
-
-  Family& Add(double value, Labels labels = {}) {
-    ClientMetric& metric = family_.metric.emplace_back();
-    metric.label = std::move(labels);
-    if (family_.type == MetricType::Counter)
-      metric.counter.value = value;
-    else
-      metric.gauge.value = value;
-    return *this;
-  }
-
-  Family& Add(const Histogram& histogram, Labels labels = {}) {
-    ClientMetric& metric = family_.metric.emplace_back();
-    metric.label = std::move(labels);
-    metric.histogram.sample_count = histogram.count();
-    metric.histogram.sample_sum = histogram.sum();
-    uint64_t cumulative = 0;
-    for (size_t bucket = 0; bucket < histogram.bounds().size(); ++bucket) {
-      cumulative += histogram.in_bucket(bucket);
-      metric.histogram.bucket.push_back({cumulative, histogram.bounds()[bucket]});
-    }
-    metric.histogram.bucket.push_back({histogram.count(), std::numeric_limits<double>::infinity()});
-    return *this;
-  }
-
-  MetricFamily Take() { return std::move(family_); }
-
- private:
-  MetricFamily family_;
-};
-
-double Value(auto number) { return static_cast<double>(number); }
+using Family = MetricFamilyBuilder;
 
 void AddState(const EngineSnapshot& snapshot, const std::string& model_name,
               std::vector<MetricFamily>* out) {
@@ -86,6 +43,25 @@ void AddCache(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out) {
                      .Add(Value(stats.cached_blocks), {{"state", "cached"}})
                      .Add(Value(stats.active_blocks), {{"state", "active"}})
                      .Take());
+  const auto gauge = [out](const char* name, const char* help, auto value) {
+    out->push_back(Family(name, help, MetricType::Gauge).Add(Value(value)).Take());
+  };
+  const auto counter = [out](const char* name, const char* help, auto value) {
+    out->push_back(Family(name, help, MetricType::Counter).Add(Value(value)).Take());
+  };
+  gauge("octavo_kv_usage_ratio", "Share of the blocks that sequences hold, 0 to 1.",
+        BlockUsage(stats));
+  gauge("octavo_kv_shared_blocks", "Blocks that two sequences or more hold.", stats.shared_blocks);
+  gauge("octavo_kv_saved_blocks", "Blocks that sequences would hold more if nothing were shared.",
+        stats.saved_blocks);
+  gauge("octavo_kv_waste_slots",
+        "Slots of the blocks held, for one token each, that hold no token yet.",
+        stats.held_slots - stats.filled_slots);
+  counter("octavo_kv_saved_blocks_total",
+          "References made to blocks that another sequence held already.",
+          stats.saved_blocks_total);
+  counter("octavo_kv_copies_on_write_total", "Shared, partly filled blocks copied before a write.",
+          stats.copies_on_write);
   out->push_back(Family("octavo_kv_bytes_per_token", "Bytes of keys and values of one token.",
                         MetricType::Gauge)
                      .Add(known ? Value(capacity.geometry.bytes_per_token()) : 0)
@@ -99,6 +75,29 @@ void AddCache(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out) {
                      .Add(known ? capacity.max_concurrency() : 0, {{"length", "max_model_len"}})
                      .Add(known ? capacity.mean_concurrency() : 0, {{"length", "mean"}})
                      .Take());
+}
+
+void AddPrefixCache(const SchedulerStats& stats, std::vector<MetricFamily>* out) {
+  const auto counter = [out](const char* name, const char* help, uint64_t value) {
+    out->push_back(Family(name, help, MetricType::Counter).Add(Value(value)).Take());
+  };
+  counter("octavo_prefix_cache_query_tokens_total",
+          "Prompt tokens looked up in the prefix cache, once a request.",
+          stats.prefix_query_tokens);
+  counter("octavo_prefix_cache_hit_tokens_total", "Of those, found.", stats.prefix_hit_tokens);
+  counter("octavo_prefix_cache_recovered_tokens_total",
+          "Tokens that preempted requests found again instead of computing them again.",
+          stats.recovered_tokens);
+  counter("octavo_prefix_cache_evictions_total", "Cached blocks lent to somebody else.",
+          stats.prefix_evictions);
+  counter("octavo_prefix_cache_flushes_total", "Times an operator had the cache forgotten.",
+          stats.prefix_flushes);
+  counter("octavo_prefix_cache_waits_total",
+          "Times a request waited for blocks that another one was computing.", stats.prefix_waits);
+}
+
+// Every mode and reason of preemption.
+void AddPreemptions(const SchedulerStats& stats, std::vector<MetricFamily>* out) {
   out->push_back(
       Family("octavo_preemptions_total", "Requests that lost their blocks.", MetricType::Counter)
           .Add(Value(stats.preemptions_pool), {{"mode", "recompute"}, {"reason", "no_free_blocks"}})
@@ -114,7 +113,8 @@ void AddRequests(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out)
   const SchedulerStats& stats = snapshot.stats;
   out->push_back(Family("octavo_requests", "Requests now, by state.", MetricType::Gauge)
                      .Add(Value(stats.running), {{"state", "running"}})
-                     .Add(Value(stats.waiting), {{"state", "waiting"}})
+                     .Add(Value(stats.waiting - stats.preempted), {{"state", "waiting"}})
+                     .Add(Value(stats.preempted), {{"state", "preempted"}})
                      .Take());
   out->push_back(
       Family("octavo_requests_finished_total", "Requests that ended.", MetricType::Counter)
@@ -122,6 +122,10 @@ void AddRequests(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out)
           .Add(Value(stats.finished_length), {{"reason", "length"}})
           .Add(Value(stats.finished_abort - snapshot.failed_requests), {{"reason", "abort"}})
           .Add(Value(snapshot.failed_requests), {{"reason", "error"}})
+          .Take());
+  out->push_back(
+      Family("octavo_waiting_tokens", "Known tokens of requests that wait.", MetricType::Gauge)
+          .Add(Value(stats.waiting_tokens))
           .Take());
   out->push_back(Family("octavo_tokens_total",
                         "Tokens computed in prefill (again after preemptions) and generated.",
@@ -155,8 +159,11 @@ std::vector<MetricFamily> EngineMetrics(const EngineSnapshot& snapshot,
   std::vector<MetricFamily> families;
   AddState(snapshot, model_name, &families);
   AddCache(snapshot, &families);
+  AddPrefixCache(snapshot.stats, &families);
+  AddPreemptions(snapshot.stats, &families);
   AddRequests(snapshot, &families);
   AddLatencies(snapshot.latencies, &families);
+  AddVllmMetrics(snapshot, model_name, &families);
   return families;
 }
 

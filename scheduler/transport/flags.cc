@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/cache_geometry.h"
 #include "common/dtype.h"
+#include "common/status_macros.h"
+#include "scheduler/transport/prefix_cache_key.h"
 
 namespace octavo {
 namespace {
@@ -66,6 +68,14 @@ void AddCacheFlags(CLI::App& app, SchedulerFlags* flags) {
   app.add_option("--num-gpu-blocks-override", flags->num_gpu_blocks_override,
                  "Blocks of KV cache, whatever fits in memory; default: what fits")
       ->check(CLI::Range(int64_t{1}, int64_t{kMost} - 1));
+  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", flags->enable_prefix_caching,
+               "Find prefixes that were computed before, and share their blocks, instead of "
+               "computing them again [default: on]");
+  app.add_option("--prefix-cache-key-file", flags->prefix_cache_key_file,
+                 "File with the secret, 16 to 1024 bytes, that keys the digests of cached blocks; "
+                 "the environment variable OCTAVO_PREFIX_CACHE_KEY may hold it instead. Default: "
+                 "random in every process; fix it only where digests shall be the same in several")
+      ->type_name("PATH");
   app.add_option("--kv-watermark", flags->kv_watermark,
                  "Share of the blocks that admission keeps free for running sequences, in [0, 1)")
       ->check(CLI::Range(0.0, 0.99))
@@ -133,6 +143,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, Ser
   const ModelConfig& config = model->config;
   model->name = flags.served_model_name.empty() ? config.name : flags.served_model_name;
   model->max_model_len = flags.max_model_len == 0 ? config.max_positions : flags.max_model_len;
+  model->max_choices = std::min(flags.max_num_seqs, flags.max_num_batched_tokens);
   if (model->max_model_len > config.max_positions)
     return absl::InvalidArgumentError(
         absl::StrCat("--max-model-len is ", flags.max_model_len, "; model ", config.name,
@@ -170,7 +181,13 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, Ser
   options.scheduler.max_queued_tokens = flags.max_queued_tokens;
   options.scheduler.kv_watermark = flags.kv_watermark;
   options.scheduler.kv_allocation = allocation;
-  if (allocation != KvAllocation::kPaged) options.scheduler.prefix_cache = false;
+  // Nothing is shared under contiguous allocation.
+  options.scheduler.prefix_cache =
+      flags.enable_prefix_caching && allocation == KvAllocation::kPaged;
+  OCTAVO_ASSIGN_OR_RETURN(options.scheduler.prefix_cache_key,
+                          PrefixCacheKey(flags.prefix_cache_key_file));
+  options.scheduler.model_revision = model->digest;
+  options.scheduler.kv_dtype = std::string(Info(kv_dtype).name);
   options.group.model = {.digest = model->digest,
                          .kv_shape = {.num_layers = config.num_layers,
                                       .num_kv_heads = config.num_kv_heads,

@@ -36,6 +36,8 @@ struct SchedulerFlags {
   double kv_watermark = 0.01;
   std::string kv_allocation = "paged";
   int64_t num_gpu_blocks_override = 0;
+  bool enable_prefix_caching = true;
+  std::string prefix_cache_key_file;  // empty: OCTAVO_PREFIX_CACHE_KEY, or a random key
   int32_t expected_mean_tokens = 512;
   double step_timeout_seconds = 300;
   double drain_timeout_seconds = 30;
@@ -46,7 +48,7 @@ struct SchedulerFlags {
 void AddSchedulerFlags(CLI::App& app, SchedulerFlags* flags, bool embedded);
 
 // What of the flags is wrong with each other or with the model: INVALID_ARGUMENT naming flag, value
-// and limit. Fills the model's name and max_model_len.
+// and limit. Reads --prefix-cache-key-file. Fills the model's name and limits.
 absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, ServedModel* model);
 
 }  // namespace octavo

@@ -64,13 +64,15 @@ void GenerateReactor::Prepare() {
     return End(WithResource(
         absl::AlreadyExistsError(absl::StrCat("request id \"", request_id_, "\" is in use")),
         {"request", request_id_}));
-  writer_.emplace(context_.model->tokenizer.get(), request_id_, request->sampling);
-  stream_ = std::make_shared<TokenStream>(request->max_tokens, [weak] {
+  writer_.emplace(context_.model->tokenizer.get(), request_id_, request->sampling.seed,
+                  ShapeOf(*request_));
+  stream_ = std::make_shared<TokenStream>(request->max_tokens, request->n, [weak] {
     if (const auto reactor = weak.lock()) reactor->OnEvents();
   });
   const absl::StatusOr<RequestId> id = context_.engine->Submit(*std::move(request), stream_);
   if (!id.ok()) return End(WithAdvice(id.status(), context_.engine->snapshot()));
   id_ = *id;
+  context_.registry->Bind(request_id_, *id);
   if (aborted_) context_.engine->Abort(*id_);
 }
 
@@ -108,17 +110,22 @@ void GenerateReactor::Pump() {
     if (id_.has_value()) context_.engine->Abort(*id_);
     return EndCancelled();
   }
-  TokenStream::Batch batch = stream_->Take();
-  if (batch.admitted) StartSendInitialMetadata();
-  if (batch.end.has_value() && !batch.end->ok())
-    return End(WithAdvice(*batch.end, context_.engine->snapshot()));
-  if (batch.tokens.empty()) {
+  if (messages_.empty()) {
+    TokenStream::Batch batch = stream_->Take();
+    if (batch.admitted) StartSendInitialMetadata();
+    if (batch.end.has_value() && !batch.end->ok())
+      return End(WithAdvice(*batch.end, context_.engine->snapshot()));
+    ended_ = batch.end.has_value();
+    writer_->Write(std::move(batch.tokens), batch.times, &messages_);
+  }
+  if (messages_.empty()) {
     // The last token may have been taken, and written, before the end was there.
-    if (batch.end.has_value()) End(absl::OkStatus());
+    if (ended_) End(absl::OkStatus());
     return;
   }
-  writer_->Write(batch.tokens, batch.times, &message_);
-  if (batch.end.has_value()) {
+  message_ = std::move(messages_.front());
+  messages_.pop_front();
+  if (ended_ && messages_.empty()) {
     finished_ = true;
     StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
     return;

@@ -3,6 +3,7 @@
 #define OCTAVO_SCHEDULER_TRANSPORT_GENERATE_REACTOR_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,7 +71,9 @@ class GenerateReactor : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   std::optional<RequestId> id_ ABSL_GUARDED_BY(mutex_);  // once the engine has it
   std::shared_ptr<TokenStream> stream_ ABSL_GUARDED_BY(mutex_);
   std::optional<AnswerWriter> writer_ ABSL_GUARDED_BY(mutex_);
-  v1::GenerateResponse message_;  // being written
+  std::deque<v1::GenerateResponse> messages_ ABSL_GUARDED_BY(mutex_);  // to be written next
+  v1::GenerateResponse message_;                                       // being written
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // nothing comes after `messages_`
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;

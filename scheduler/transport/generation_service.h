@@ -20,6 +20,8 @@ class GenerationService : public v1::Generation::CallbackService {
   // Both outlive the service.
   GenerationService(EngineLoop* engine, const ServedModel* model);
 
+  const RequestRegistry& registry() const { return registry_; }
+
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
   grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* context,

@@ -33,6 +33,17 @@ absl::Status CheckUnit(const std::string& field, float value, bool zero_too) {
   return OutOfRange(field, absl::StrCat(value), zero_too ? "in [0, 1]" : "in (0, 1]");
 }
 
+absl::Status CheckChoices(const v1::SamplingParams& sampling, int32_t max_choices) {
+  const uint32_t most = static_cast<uint32_t>(max_choices);
+  const uint32_t n = sampling.has_n() ? sampling.n() : 1;
+  if (n < 1 || n > most)
+    return OutOfRange("sampling.n", absl::StrCat(n), absl::StrCat("in [1, ", most, "]"));
+  if (sampling.has_best_of() && (sampling.best_of() < n || sampling.best_of() > most))
+    return OutOfRange("sampling.best_of", absl::StrCat(sampling.best_of()),
+                      absl::StrCat("in [", n, ", ", most, "], at least n"));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SamplingParams> TranslateSampling(const v1::SamplingParams& from,
                                                  uint64_t random_seed) {
   SamplingParams to;
@@ -109,7 +120,6 @@ absl::Status CheckServed(const v1::GenerateRequest& request) {
   const auto refuse_if = [&unserved](bool asked, const std::string& field, const auto& value) {
     if (asked) unserved.push_back({absl::StrCat("sampling.", field), absl::StrCat("is ", value)});
   };
-  refuse_if(sampling.n() > 1, "n", sampling.n());
   refuse_if(sampling.stop_size() > 0, "stop", absl::StrCat(sampling.stop_size(), " texts"));
   refuse_if(sampling.stop_token_ids_size() > 0, "stop_token_ids",
             absl::StrCat(sampling.stop_token_ids_size(), " ids"));
@@ -117,7 +127,6 @@ absl::Status CheckServed(const v1::GenerateRequest& request) {
             "repetition_penalty", sampling.repetition_penalty());
   refuse_if(sampling.frequency_penalty() != 0, "frequency_penalty", sampling.frequency_penalty());
   refuse_if(sampling.presence_penalty() != 0, "presence_penalty", sampling.presence_penalty());
-  refuse_if(sampling.best_of() > 1, "best_of", sampling.best_of());
   refuse_if(sampling.logit_bias_size() > 0, "logit_bias",
             absl::StrCat(sampling.logit_bias_size(), " entries"));
   refuse_if(sampling.has_prompt_logprobs(), "prompt_logprobs", sampling.prompt_logprobs());
@@ -142,8 +151,10 @@ absl::StatusOr<Request> TranslateRequest(const v1::GenerateRequest& request,
         absl::NotFoundError(absl::StrCat("model \"", request.model(), "\" is not served here; \"",
                                          model.name, "\" is")),
         {"model", request.model()});
-  if (request.sampling().has_n() && request.sampling().n() == 0)
-    return OutOfRange("sampling.n", "0", "at least 1");
+  OCTAVO_RETURN_IF_ERROR(CheckChoices(request.sampling(), model.max_choices));
+  if (request.cache_salt().size() > kMaxCacheSaltBytes)
+    return OutOfRange("cache_salt", absl::StrCat(request.cache_salt().size(), " bytes long"),
+                      absl::StrCat("at most ", kMaxCacheSaltBytes));
   if (request.has_max_tokens() && request.max_tokens() == 0)
     return OutOfRange("max_tokens", "0", "at least 1");
 
@@ -170,7 +181,24 @@ absl::StatusOr<Request> TranslateRequest(const v1::GenerateRequest& request,
   to.ignore_eos = request.ignore_eos();
   to.eos_ids = model.tokenizer->eos_ids();
   to.priority = request.priority();
+  const AnswerShape shape = ShapeOf(request);
+  to.n = shape.generated;
+  // The best ones are found by their log-probabilities.
+  if (shape.generated > shape.choices)
+    to.sampling.num_logprobs = std::max(0, to.sampling.num_logprobs);
+  to.cache_salt = request.cache_salt();
+  to.prefix_cache = !request.has_prefix_cache() || request.prefix_cache();
   return to;
+}
+
+AnswerShape ShapeOf(const v1::GenerateRequest& request) {
+  const v1::SamplingParams& sampling = request.sampling();
+  AnswerShape shape;
+  shape.choices = sampling.has_n() ? static_cast<int32_t>(sampling.n()) : 1;
+  shape.generated =
+      sampling.has_best_of() ? static_cast<int32_t>(sampling.best_of()) : shape.choices;
+  shape.logprobs = sampling.has_logprobs();
+  return shape;
 }
 
 }  // namespace octavo

@@ -8,11 +8,13 @@
 #include "absl/status/statusor.h"
 #include "octavo/v1/generation.pb.h"
 #include "scheduler/core/request.h"
+#include "scheduler/transport/answer_writer.h"
 #include "scheduler/transport/served_model.h"
 
 namespace octavo {
 
 inline constexpr size_t kMaxRequestIdBytes = 256;
+inline constexpr size_t kMaxCacheSaltBytes = 256;
 inline constexpr int32_t kDefaultMaxTokens = 256;
 
 // UNIMPLEMENTED naming every field whose value asks for what this version does not do, also fields
@@ -24,6 +26,9 @@ absl::Status CheckServed(const v1::GenerateRequest& request);
 // the request has no seed.
 absl::StatusOr<Request> TranslateRequest(const v1::GenerateRequest& request,
                                          const ServedModel& model, uint64_t random_seed);
+
+// What its client gets. REQUIRES: TranslateRequest accepts it.
+AnswerShape ShapeOf(const v1::GenerateRequest& request);
 
 }  // namespace octavo
 

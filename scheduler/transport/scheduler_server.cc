@@ -43,7 +43,8 @@ absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(
   const ServedModel& served = server->model_;
   server->engine_ = std::make_unique<EngineLoop>(options, std::move(executors));
   server->generation_ = std::make_unique<GenerationService>(server->engine_.get(), &served);
-  server->admin_ = std::make_unique<AdminService>(server->engine_.get(), served.name);
+  server->admin_ = std::make_unique<AdminService>(server->engine_.get(),
+                                                  &server->generation_->registry(), served.name);
   OCTAVO_ASSIGN_OR_RETURN(
       server->rpc_,
       RpcServer::Start({.host = flags.host,

@@ -29,6 +29,7 @@ struct ServedModel {
   std::string digest;  // of the weights
   ModelConfig config;
   int32_t max_model_len = 0;  // tokens: prompt plus generated
+  int32_t max_choices = 1;    // of one request: the sequences of one step
   std::unique_ptr<const Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
   size_t longest_token_bytes = 1;
@@ -42,7 +43,7 @@ struct ServedModel {
                                                const v1::Chat& chat) const;
 };
 
-// Fills everything but name and max_model_len. `origin` names the checkpoint in errors and logs; a
+// Fills everything but name and the limits. `origin` names the checkpoint in errors and logs; a
 // template that does not parse is logged and left out, since text and token prompts work without.
 absl::StatusOr<ServedModel> MakeServedModel(const std::string& origin, const ModelConfig& config,
                                             const TokenizerSpec& spec, const std::string& digest);

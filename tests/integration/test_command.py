@@ -76,7 +76,7 @@ class Commands(unittest.TestCase):
                  for i, case in enumerate(greedy_cases()[:20])]
         lines += [{"id": "chat", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "logprobs": 0},
                   {"id": "bad", "prompt": "x", "max_tokens": 0},
-                  {"id": "later", "prompt": "x", "n": 2},
+                  {"id": "later", "prompt": "x", "min_tokens": 2},
                   {"id": "typo", "prompt": "x", "max_token": 1},
                   {"id": "g0", "prompt": "again"}]
         code, answers, err = self.batch(lines)

@@ -94,7 +94,7 @@ class Generate(unittest.TestCase):
             (self.text(max_tokens=5000), "max_tokens", "2048"),
         ]
         for name, value in (("temperature", nan), ("temperature", -1.0), ("top_p", 0.0), ("top_p", 1.5), ("top_p", nan),
-                            ("min_p", -0.5), ("min_p", nan), ("logprobs", 21)):
+                            ("min_p", -0.5), ("min_p", nan), ("logprobs", 21), ("n", 257), ("best_of", 0)):
             request = self.text()
             setattr(request.sampling, name, value)
             cases.append((request, name, ""))
@@ -105,7 +105,7 @@ class Generate(unittest.TestCase):
                 self.assertIn(message, text)
 
     def test_fields_of_later_versions_are_refused_by_name(self):
-        sets = {"n": 2, "best_of": 2, "repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
+        sets = {"repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
                 "prompt_logprobs": 1, "min_tokens": 1, "typical_p": 0.5}
         requests = []
         for name, value in sets.items():

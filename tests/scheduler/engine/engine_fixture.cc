@@ -7,10 +7,10 @@
 
 namespace octavo {
 
-StreamReader::StreamReader(int32_t max_tokens) {
+StreamReader::StreamReader(int32_t max_tokens, int32_t choices) {
   // The stream owns the callback, so the callback must not own the stream.
   auto weak = std::make_shared<std::weak_ptr<TokenStream>>();
-  stream_ = std::make_shared<TokenStream>(max_tokens, [state = state_, weak] {
+  stream_ = std::make_shared<TokenStream>(max_tokens, choices, [state = state_, weak] {
     if (const auto stream = weak->lock()) Drain(state.get(), stream.get());
   });
   *weak = stream_;
@@ -108,7 +108,7 @@ Request EngineTest::MakeRequest(int32_t length, int32_t max_tokens, int32_t salt
 }
 
 std::unique_ptr<StreamReader> EngineTest::Submit(const Request& request, RequestId* id) {
-  auto reader = std::make_unique<StreamReader>(request.max_tokens);
+  auto reader = std::make_unique<StreamReader>(request.max_tokens, request.n);
   const absl::StatusOr<RequestId> submitted = engine_->Submit(request, reader->stream());
   EXPECT_TRUE(submitted.ok()) << submitted.status();
   if (id != nullptr && submitted.ok()) *id = *submitted;

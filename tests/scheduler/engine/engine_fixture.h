@@ -15,7 +15,7 @@ namespace octavo {
 // Reads one stream as it fills. Thread-safe.
 class StreamReader {
  public:
-  explicit StreamReader(int32_t max_tokens);
+  explicit StreamReader(int32_t max_tokens, int32_t choices = 1);
 
   const std::shared_ptr<TokenStream>& stream() const { return stream_; }
   // Waits for the end; the test fails when there is none within a minute.

@@ -221,7 +221,7 @@ TEST_F(EngineTest, AClientThatDoesNotReadCostsNobodyElse) {
   StartEngine();
   AwaitReady();
   // Its callback never takes anything.
-  auto silent = std::make_shared<TokenStream>(100, [] {});
+  auto silent = std::make_shared<TokenStream>(100, 1, [] {});
   ASSERT_TRUE(engine_->Submit(MakeRequest(5, 100, 1), silent).ok());
   const Request request = MakeRequest(5, 100, 2);
   const auto reader = Submit(request);

@@ -31,6 +31,18 @@ TEST(Mailbox, KeepsOneAbortPerRequest) {
   EXPECT_EQ(batch.aborts, (std::vector<RequestId>{7}));
 }
 
+TEST(Mailbox, QuestionsAreBoundedAndRefusedOnceClosed) {
+  Mailbox mailbox(2);
+  for (size_t i = 0; i < Mailbox::kMaxQuestions; ++i) EXPECT_TRUE(mailbox.TryAsk({}));
+  EXPECT_FALSE(mailbox.TryAsk({}));
+  Mailbox::Batch batch;
+  mailbox.Wait(absl::InfiniteDuration(), &batch);
+  EXPECT_EQ(batch.questions.size(), Mailbox::kMaxQuestions);
+  EXPECT_TRUE(mailbox.TryAsk({}));
+  mailbox.Close();
+  EXPECT_FALSE(mailbox.TryAsk({}));
+}
+
 TEST(Mailbox, WaitEndsWithMailOrTime) {
   Mailbox mailbox(2);
   Mailbox::Batch batch;

@@ -9,7 +9,7 @@ namespace octavo {
 namespace {
 
 TEST(TokenStream, GivesEverythingOnceAndInOrder) {
-  TokenStream stream(3, [] {});
+  TokenStream stream(3, 1, [] {});
   stream.Admit();
   stream.Push({.request = 1, .token = 5});
   stream.Push({.request = 1, .token = 6});
@@ -25,7 +25,7 @@ TEST(TokenStream, GivesEverythingOnceAndInOrder) {
 }
 
 TEST(TokenStream, TheFirstEndCounts) {
-  TokenStream stream(3, [] {});
+  TokenStream stream(3, 1, [] {});
   stream.End(absl::InternalError("first"));
   stream.End(absl::OkStatus());
   stream.Push({.request = 1, .token = 5});
@@ -36,7 +36,7 @@ TEST(TokenStream, TheFirstEndCounts) {
 
 TEST(TokenStream, LetsGoOfItsCallbackAfterTheEnd) {
   auto owned = std::make_shared<int>(0);
-  TokenStream stream(3, [owned] { ++*owned; });
+  TokenStream stream(3, 1, [owned] { ++*owned; });
   stream.Notify();
   EXPECT_EQ(*owned, 1);
   stream.End(absl::OkStatus());
@@ -50,7 +50,7 @@ TEST(Dispatcher, NotifiesWhatWasPostedBeforeStop) {
   std::atomic<int> notified = 0;
   Dispatcher dispatcher;
   for (int i = 0; i < 100; ++i)
-    dispatcher.Post(std::make_shared<TokenStream>(1, [&notified] { ++notified; }));
+    dispatcher.Post(std::make_shared<TokenStream>(1, 1, [&notified] { ++notified; }));
   dispatcher.Stop();
   EXPECT_EQ(notified, 100);
 }

@@ -33,6 +33,19 @@ TEST(SchedulerFlags, HaveTheDefaultsThatTheHelpPromises) {
   EXPECT_EQ(options->scheduler.max_model_len, 512);
   EXPECT_EQ(options->group.config.kv_dtype, DType::kBF16);
   EXPECT_EQ(options->group.model.digest, "digest-of-hash");
+  EXPECT_TRUE(options->scheduler.prefix_cache);
+  EXPECT_EQ(options->scheduler.model_revision, "digest-of-hash");
+  EXPECT_EQ(options->scheduler.kv_dtype, "bf16");
+  EXPECT_EQ(options->scheduler.prefix_cache_key.size(), 32u);
+  EXPECT_EQ(model.max_choices, 256);
+}
+
+TEST(SchedulerFlags, PrefixCachingCanBeSwitchedOff) {
+  EXPECT_TRUE(Parse("--enable-prefix-caching").enable_prefix_caching);
+  EXPECT_FALSE(Parse("--no-enable-prefix-caching").enable_prefix_caching);
+  ServedModel model = MakeHashModel();
+  EXPECT_FALSE(
+      MakeEngineOptions(Parse("--no-enable-prefix-caching"), &model)->scheduler.prefix_cache);
 }
 
 TEST(SchedulerFlags, ReachTheEngine) {

@@ -38,6 +38,7 @@ ServedModel MakeHashModel() {
   OCTAVO_CHECK(model.ok(), model.status().message());
   model->name = "hash";
   model->max_model_len = 256;
+  model->max_choices = 64;
   return *std::move(model);
 }
 

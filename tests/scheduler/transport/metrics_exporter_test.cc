@@ -62,6 +62,26 @@ TEST_F(MetricsTest, ThePageHasEverySeriesFromTheStart) {
         "octavo_preempted_tokens_total 0",
         "octavo_requests{state=\"running\"} 0",
         "octavo_requests{state=\"waiting\"} 0",
+        "octavo_requests{state=\"preempted\"} 0",
+        "octavo_kv_usage_ratio 0",
+        "octavo_kv_shared_blocks 0",
+        "octavo_kv_saved_blocks 0",
+        "octavo_kv_waste_slots 0",
+        "octavo_kv_saved_blocks_total 0",
+        "octavo_kv_copies_on_write_total 0",
+        "octavo_prefix_cache_query_tokens_total 0",
+        "octavo_prefix_cache_hit_tokens_total 0",
+        "octavo_prefix_cache_recovered_tokens_total 0",
+        "octavo_prefix_cache_evictions_total 0",
+        "octavo_prefix_cache_flushes_total 0",
+        "octavo_prefix_cache_waits_total 0",
+        "vllm:num_requests_running{model_name=\"hash\",engine=\"0\"} 0",
+        "vllm:num_requests_waiting{model_name=\"hash\",engine=\"0\"} 0",
+        "vllm:kv_cache_usage_perc{model_name=\"hash\",engine=\"0\"} 0",
+        "vllm:prefix_cache_queries_total{model_name=\"hash\",engine=\"0\"} 0",
+        "vllm:prefix_cache_hits_total{model_name=\"hash\",engine=\"0\"} 0",
+        "vllm:num_preemptions_total{model_name=\"hash\",engine=\"0\"} 0",
+        "vllm:request_success_total{finished_reason=\"stop\",model_name=\"hash\",engine=\"0\"} 0",
         "octavo_requests_finished_total{reason=\"stop\"} 0",
         "octavo_requests_finished_total{reason=\"error\"} 0",
         "octavo_tokens_total{kind=\"prompt\"} 0",
@@ -90,6 +110,10 @@ TEST_F(MetricsTest, NumbersFollowTheEngine) {
   EXPECT_THAT(page, HasSubstr("octavo_time_to_first_token_seconds_count 1"));
   EXPECT_THAT(page, HasSubstr("octavo_inter_token_latency_seconds_count 20"));
   EXPECT_THAT(page, HasSubstr("octavo_engine_state{state=\"ready\"} 1"));
+  EXPECT_THAT(page, HasSubstr("vllm:cache_config_info{block_size=\"8\",num_gpu_blocks=\"100\","
+                              "cache_dtype=\"bf16\",enable_prefix_caching=\"True\","));
+  EXPECT_THAT(page, HasSubstr("vllm:prompt_tokens_total{model_name=\"hash\",engine=\"0\"} 3"));
+  EXPECT_THAT(page, HasSubstr("vllm:generation_tokens_total{model_name=\"hash\",engine=\"0\"} 21"));
 }
 
 // The rules that `promtool check metrics` has for names and help.
@@ -99,7 +123,8 @@ TEST_F(MetricsTest, NamesFollowPrometheusConventions) {
   for (const auto& family : EngineMetrics(server_->engine().snapshot(), "hash")) {
     EXPECT_TRUE(seen.insert(family.name).second) << family.name;
     EXPECT_FALSE(family.help.empty()) << family.name;
-    EXPECT_TRUE(std::regex_match(family.name, std::regex("octavo_[a-z0-9_]+"))) << family.name;
+    EXPECT_TRUE(std::regex_match(family.name, std::regex("(octavo_|vllm:)[a-z0-9_]+")))
+        << family.name;
     const bool total = absl::EndsWith(family.name, "_total");
     EXPECT_EQ(family.type == prometheus::MetricType::Counter, total) << family.name;
     for (const char* reserved : {"_count", "_sum", "_bucket"})

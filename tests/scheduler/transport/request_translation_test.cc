@@ -48,7 +48,19 @@ TEST(TranslateRequest, NamesFieldValueAndLimitOfWhatIsWrong) {
        [](auto& r) { r.mutable_sampling()->set_top_k(0xffffffffu); }},
       {"sampling.logprobs", "is 21; it must be at most 20",
        [](auto& r) { r.mutable_sampling()->set_logprobs(21); }},
-      {"sampling.n", "is 0", [](auto& r) { r.mutable_sampling()->set_n(0); }},
+      {"sampling.n", "is 0; it must be in [1, 64]",
+       [](auto& r) { r.mutable_sampling()->set_n(0); }},
+      {"sampling.n", "is 65; it must be in [1, 64]",
+       [](auto& r) { r.mutable_sampling()->set_n(65); }},
+      {"sampling.best_of", "is 2; it must be in [3, 64], at least n",
+       [](auto& r) {
+         r.mutable_sampling()->set_n(3);
+         r.mutable_sampling()->set_best_of(2);
+       }},
+      {"sampling.best_of", "is 65; it must be in [1, 64]",
+       [](auto& r) { r.mutable_sampling()->set_best_of(65); }},
+      {"cache_salt", "is 257 bytes long; it must be at most 256",
+       [](auto& r) { r.set_cache_salt(std::string(257, 's')); }},
       {"max_tokens", "is 0; it must be at least 1", [](auto& r) { r.set_max_tokens(0); }},
       {"max_tokens", "is 252; the prompt has 5 tokens and the context 256, so at most 251",
        [](auto& r) { r.set_max_tokens(252); }},
@@ -134,6 +146,35 @@ TEST(TranslateRequest, FillsDefaultsAndEverythingThatWasSet) {
   EXPECT_EQ(full->priority, -4);
 }
 
+TEST(TranslateRequest, TakesPartInThePrefixCacheUnlessToldOtherwise) {
+  v1::GenerateRequest request = Valid();
+  EXPECT_TRUE(TranslateRequest(request, MakeHashModel(), 1)->prefix_cache);
+  request.set_cache_salt("tenant");
+  request.set_prefix_cache(true);
+  EXPECT_EQ(TranslateRequest(request, MakeHashModel(), 1)->cache_salt, "tenant");
+  EXPECT_TRUE(TranslateRequest(request, MakeHashModel(), 1)->prefix_cache);
+  request.set_prefix_cache(false);
+  EXPECT_FALSE(TranslateRequest(request, MakeHashModel(), 1)->prefix_cache);
+}
+
+TEST(TranslateRequest, BestOfGeneratesMoreThanItReturnsAndNeedsLogprobs) {
+  v1::GenerateRequest request = Valid();
+  request.mutable_sampling()->set_n(3);
+  EXPECT_EQ(TranslateRequest(request, MakeHashModel(), 1)->n, 3);
+  EXPECT_EQ(TranslateRequest(request, MakeHashModel(), 1)->sampling.num_logprobs, -1);
+  request.mutable_sampling()->set_best_of(5);
+  const absl::StatusOr<Request> best = TranslateRequest(request, MakeHashModel(), 1);
+  EXPECT_EQ(best->n, 5);
+  EXPECT_EQ(best->sampling.num_logprobs, 0);
+  const AnswerShape shape = ShapeOf(request);
+  EXPECT_EQ(shape.choices, 3);
+  EXPECT_EQ(shape.generated, 5);
+  EXPECT_FALSE(shape.logprobs);
+  request.mutable_sampling()->set_logprobs(2);
+  EXPECT_EQ(TranslateRequest(request, MakeHashModel(), 1)->sampling.num_logprobs, 2);
+  EXPECT_TRUE(ShapeOf(request).logprobs);
+}
+
 TEST(TranslateRequest, SpecialTokensCountOnlyWhereTheyMay) {
   const ServedModel model = MakeHashModel();
   v1::GenerateRequest request;
@@ -157,13 +198,11 @@ TEST(TranslateRequest, SpecialTokensCountOnlyWhereTheyMay) {
 TEST(CheckServed, NamesEveryFieldOfALaterVersion) {
   v1::GenerateRequest request = Valid();
   auto* sampling = request.mutable_sampling();
-  sampling->set_n(2);
   sampling->add_stop("x");
   sampling->add_stop_token_ids(1);
   sampling->set_repetition_penalty(1.5);
   sampling->set_frequency_penalty(0.5);
   sampling->set_presence_penalty(0.5);
-  sampling->set_best_of(2);
   (*sampling->mutable_logit_bias())[1] = 1;
   sampling->set_prompt_logprobs(0);
   sampling->set_min_tokens(1);
@@ -172,11 +211,11 @@ TEST(CheckServed, NamesEveryFieldOfALaterVersion) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   std::vector<std::string> names;
   for (const auto& violation : BadRequestOf(status)) names.push_back(violation.field);
-  EXPECT_THAT(names, ::testing::ElementsAre(
-                         "sampling.n", "sampling.stop", "sampling.stop_token_ids",
-                         "sampling.repetition_penalty", "sampling.frequency_penalty",
-                         "sampling.presence_penalty", "sampling.best_of", "sampling.logit_bias",
-                         "sampling.prompt_logprobs", "sampling.min_tokens", "sampling.typical_p"));
+  EXPECT_THAT(names,
+              ::testing::ElementsAre(
+                  "sampling.stop", "sampling.stop_token_ids", "sampling.repetition_penalty",
+                  "sampling.frequency_penalty", "sampling.presence_penalty", "sampling.logit_bias",
+                  "sampling.prompt_logprobs", "sampling.min_tokens", "sampling.typical_p"));
   for (const std::string& name : names) EXPECT_THAT(status.message(), HasSubstr(name));
 }
 
@@ -196,9 +235,9 @@ TEST(CheckServed, NeutralValuesAskForNothing) {
 TEST(CheckServed, FieldsFromTheFutureAreNotIgnored) {
   v1::GenerateRequest request = Valid();
   std::string wire = request.SerializeAsString();
-  wire += std::string("\xa2\x01\x01x", 4);  // field 20, one byte "x"
+  wire += std::string("\xca\x3e\x01x", 4);  // field 1001, one byte "x"
   ASSERT_TRUE(request.ParseFromString(wire));
-  EXPECT_THAT(CheckServed(request).message(), HasSubstr("field number 20"));
+  EXPECT_THAT(CheckServed(request).message(), HasSubstr("field number 1001"));
 }
 
 }  // namespace
