@@ -194,6 +194,7 @@ TEST_F(LocalExecutorTest, TakesTwoStepsInFlightAndNoMore) {
   EXPECT_LE(submitted, 4u);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the limit is 2"));
   go.Notify();
+  executor_->Stop();  // the sink may not have looked at `go` yet
 }
 
 TEST_F(LocalExecutorTest, StopDropsPlansInFlightAndCallsNoSinkAfterwards) {
