@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/gguf_model.h"
 #include "common/status_macros.h"
@@ -11,6 +12,10 @@ namespace octavo {
 namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+bool IsGemma(absl::string_view architecture) {
+  return architecture == "gemma2" || architecture == "gemma3";
+}
 
 // Keys of one architecture: "llama.block_count" and so on.
 class ArchitectureReader {
@@ -49,10 +54,12 @@ class ArchitectureReader {
 };
 
 // Parts of other models that share these architecture names; each would change the arithmetic.
-absl::Status RefuseUnknownParts(const GgufFile& file, const ArchitectureReader& reader) {
+absl::Status RefuseUnknownParts(const GgufFile& file, absl::string_view architecture,
+                                const ArchitectureReader& reader) {
   for (absl::string_view name :
        {"expert_count", "logit_scale", "residual_scale", "embedding_scale", "attention.scale",
         "attention.clamp_kqv", "attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (IsGemma(architecture) && absl::EndsWith(name, "_logit_softcapping")) continue;
     OCTAVO_ASSIGN_OR_RETURN(const auto value, file.Number(reader.Key(name)));
     if (value && *value != 0) {
       return absl::UnimplementedError(absl::StrCat(file.path(), ": metadata \"", reader.Key(name),
@@ -129,22 +136,28 @@ void SetWindows(int32_t window, int32_t period, ModelConfig* config) {
   }
 }
 
-// What llama.cpp knows of Gemma 3 without being told by the file (llama-model.cpp,
-// LLM_ARCH_GEMMA3). Norm weights already include the 1 that Gemma adds.
-absl::Status ReadGemma3(const ArchitectureReader& reader, ModelConfig* config) {
-  constexpr int32_t kLayersOf27B = 62;
+// What llama.cpp knows of Gemma 2 and 3 without being told by the file (llama-model.cpp,
+// LLM_ARCH_GEMMA2, LLM_ARCH_GEMMA3). Norm weights already include the 1 that Gemma adds.
+absl::Status ReadGemma(const ArchitectureReader& reader, ModelConfig* config) {
+  const bool third = config->family == "gemma3";
+  const int32_t layers_of_27b = third ? 62 : 46;
   config->activation = Activation::kGeluTanh;
-  config->qk_norm = true;
+  config->qk_norm = third;
   config->post_norms = true;
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
-  if (config->num_layers == kLayersOf27B) {
+  if (config->num_layers == layers_of_27b) {
     config->attention_scale = 1.0f / std::sqrt(static_cast<float>(config->hidden_size) /
                                                static_cast<float>(config->num_heads));
   }
-  int32_t window = 0, period = 6;
+  config->attention_softcap = third ? 0.0f : 50.0f;
+  config->logit_softcap = third ? 0.0f : 30.0f;
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("attn_logit_softcapping", &config->attention_softcap));
+  OCTAVO_RETURN_IF_ERROR(reader.Optional("final_logit_softcapping", &config->logit_softcap));
+  int32_t window = third ? 0 : 4096, period = third ? 6 : 2;
   OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.sliding_window", &window));
   OCTAVO_RETURN_IF_ERROR(reader.Optional("attention.sliding_window_pattern", &period));
   SetWindows(window, period, config);
+  if (!third) return absl::OkStatus();
   RopeConfig local;
   local.style = config->rope.style;
   local.rotary_dim = config->rope.rotary_dim;
@@ -198,10 +211,10 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file) {
         absl::StrCat(file.path(), ": metadata \"general.architecture\" is missing"));
   }
   if (*architecture != "llama" && *architecture != "qwen2" && *architecture != "qwen3" &&
-      *architecture != "gemma3") {
+      !IsGemma(*architecture)) {
     return absl::UnimplementedError(absl::StrCat(
         file.path(), ": metadata \"general.architecture\" is \"", absl::CHexEscape(*architecture),
-        "\"; llama, qwen2, qwen3 and gemma3 are supported"));
+        "\"; llama, qwen2, qwen3, gemma2 and gemma3 are supported"));
   }
   ModelConfig config;
   config.family = std::string(*architecture);
@@ -209,7 +222,7 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file) {
   if (name) config.name = std::string(*name);
 
   const ArchitectureReader reader(file, *architecture);
-  OCTAVO_RETURN_IF_ERROR(RefuseUnknownParts(file, reader));
+  OCTAVO_RETURN_IF_ERROR(RefuseUnknownParts(file, *architecture, reader));
   OCTAVO_RETURN_IF_ERROR(ReadSizes(file, reader, &config));
   OCTAVO_RETURN_IF_ERROR(ReadRope(file, reader, &config));
 
@@ -222,7 +235,7 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file) {
   config.output_bias = has(TensorRole::kAttentionOutputBias);
   config.mlp_bias = has(TensorRole::kGateBias);
   config.qk_norm = config.family == "qwen3";
-  if (config.family == "gemma3") OCTAVO_RETURN_IF_ERROR(ReadGemma3(reader, &config));
+  if (IsGemma(config.family)) OCTAVO_RETURN_IF_ERROR(ReadGemma(reader, &config));
 
   if (absl::Status status = Validate(config); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", status.message()));

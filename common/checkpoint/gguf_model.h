@@ -9,8 +9,8 @@
 
 namespace octavo {
 
-// general.architecture llama (Mistral files say llama too), qwen2, qwen3 and gemma3; UNIMPLEMENTED
-// by name
+// general.architecture llama (Mistral files say llama too), qwen2, qwen3, gemma2 and gemma3;
+// UNIMPLEMENTED by name
 // for others and for what these would need beyond the decoder graph. Validated.
 absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFile& file);
 

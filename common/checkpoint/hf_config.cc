@@ -15,7 +15,9 @@ namespace {
 constexpr size_t kMaxConfigBytes = 4 << 20;
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
-bool IsGemma(const ModelConfig& config) { return config.family == "gemma3"; }
+bool IsGemma(const ModelConfig& config) {
+  return config.family == "gemma2" || config.family == "gemma3";
+}
 
 absl::Status ReadSizes(const JsonObject& top, ModelConfig* config) {
   OCTAVO_RETURN_IF_ERROR(RequiredField(top, "num_hidden_layers", &config->num_layers));
@@ -93,7 +95,7 @@ absl::Status ReadWindows(const JsonObject& top, ModelConfig* config) {
   }
   if (IsGemma(*config)) {
     if (silent) window = 4096;
-    int32_t period = 6;
+    int32_t period = config->family == "gemma2" ? 2 : 6;
     OCTAVO_RETURN_IF_ERROR(OptionalField(top, "sliding_window_pattern", &period));
     OCTAVO_RETURN_IF_ERROR(OptionalField(top, "_sliding_window_pattern", &period));
     return SetWindows(
@@ -107,19 +109,22 @@ absl::Status ReadWindows(const JsonObject& top, ModelConfig* config) {
       top, window, [&](int32_t layer) { return layer >= first.value_or(28); }, config);
 }
 
-// What Gemma does besides: Gemma3TextConfig.
+// What Gemma does besides: Gemma2Config, Gemma3TextConfig.
 absl::Status ReadGemma(const JsonObject& top, ModelConfig* config) {
   config->post_norms = true;
-  config->qk_norm = true;
+  config->qk_norm = config->family == "gemma3";
   config->norm_offset = 1.0f;
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
   float scalar = 256;
   OCTAVO_RETURN_IF_ERROR(OptionalField(top, "query_pre_attn_scalar", &scalar));
   config->attention_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(scalar)));
-  for (const absl::string_view key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    OCTAVO_ASSIGN_OR_RETURN(const auto cap, top.Number(key));
-    if (cap) return top.Unimplemented(key, absl::StrCat(*cap), "only none is");
-  }
+  const auto cap = [&](absl::string_view key, float fallback, float* field) {
+    const bool said = top.json().contains(std::string(key));  // null means none
+    *field = said || config->family == "gemma3" ? 0.0f : fallback;
+    return OptionalField(top, key, field);
+  };
+  OCTAVO_RETURN_IF_ERROR(cap("attn_logit_softcapping", 50.0f, &config->attention_softcap));
+  OCTAVO_RETURN_IF_ERROR(cap("final_logit_softcapping", 30.0f, &config->logit_softcap));
   bool both_ways = false;
   OCTAVO_RETURN_IF_ERROR(OptionalField(top, "use_bidirectional_attention", &both_ways));
   if (both_ways) return top.Unimplemented("use_bidirectional_attention", "true", "only false is");
@@ -148,9 +153,9 @@ absl::StatusOr<HfConfig> ReadHfConfig(absl::string_view text, absl::string_view 
   OCTAVO_ASSIGN_OR_RETURN(const std::string* family, top.String("model_type"));
   if (family == nullptr) return top.Missing("model_type");
   if (*family != "llama" && *family != "mistral" && *family != "qwen2" && *family != "qwen3" &&
-      *family != "gemma3_text") {
+      *family != "gemma2" && *family != "gemma3_text") {
     return top.Unimplemented("model_type", ShowJson(Json(*family)),
-                             "llama, mistral, qwen2, qwen3 and gemma3_text are");
+                             "llama, mistral, qwen2, qwen3, gemma2 and gemma3_text are");
   }
   if (top.Find("quantization_config") != nullptr) {
     return top.Unimplemented("quantization_config", "present", "F32, F16 and BF16 weights are");

@@ -29,9 +29,9 @@ struct HfConfig {
   bool says_tied = false;  // whether it has
 };
 
-// model_type llama, mistral, qwen2, qwen3 and gemma3_text; UNIMPLEMENTED by name for others and for
-// what these would need beyond the decoder graph. Validated. Defaults are those of the transformers
-// classes.
+// model_type llama, mistral, qwen2, qwen3, gemma2 and gemma3_text; UNIMPLEMENTED by name for others
+// and for what these would need beyond the decoder graph. Validated. Defaults are those of the
+// transformers classes.
 absl::StatusOr<HfConfig> ReadHfConfig(absl::string_view text, absl::string_view path);
 
 // Rotary embeddings of `config`, whose family, head_dim and max_positions are read.

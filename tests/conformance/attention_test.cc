@@ -133,6 +133,19 @@ TEST(PagedAttention, MatchesTheReferenceInSlidingWindows) {
   }
 }
 
+TEST(PagedAttention, MatchesTheReferenceWithCappedScores) {
+  for (const Isa isa : Isas()) {
+    const auto backend = MakeCpu(2, isa);
+    for (const float cap : {0.5f, 5.0f, 50.0f})
+      for (const int32_t window : {0, 100}) {
+        PagedShape shape;
+        shape.softcap = cap;
+        shape.sliding_window = window;
+        CheckPrefillAndDecode(*backend, shape, 300);
+      }
+  }
+}
+
 // Blocks that have left every row's window may be lent to others: nothing of them may be read into
 // a result.
 TEST(PagedAttention, IgnoresBlocksThatLeftTheWindow) {

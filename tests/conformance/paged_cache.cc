@@ -126,6 +126,7 @@ std::vector<float> PagedCache::Step(const std::vector<Chunk>& chunks) {
   attend.num_kv_heads = shape_.num_kv_heads;
   attend.head_dim = shape_.head_dim;
   attend.scale = static_cast<float>(ScaleOf(shape_));
+  attend.softcap = shape_.softcap;
   attend.sliding_window = shape_.sliding_window;
   attend.batch = &batch;
   attend.pool = pool;
@@ -164,7 +165,9 @@ std::vector<double> PagedCache::Reference(int32_t sequence, int32_t position) co
           RoundRow(shape_.dtype, row(tokens.k, shape_.num_kv_heads, p, head / group), dim);
       double score = 0;
       for (int32_t d = 0; d < dim; ++d) score += double{q[d]} * double{k[Index(d)]};
-      weights.push_back(score * ScaleOf(shape_));
+      score *= ScaleOf(shape_);
+      if (shape_.softcap > 0) score = shape_.softcap * std::tanh(score / shape_.softcap);
+      weights.push_back(score);
     }
     const double max = *std::max_element(weights.begin(), weights.end());
     double total = 0;

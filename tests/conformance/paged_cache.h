@@ -20,6 +20,7 @@ struct PagedShape {
   // The layer under test is in a group of its own, the second: the first sees all (kv.7). Its
   // tables have the padding block where the window sees nothing.
   bool in_windowed_group = false;
+  float softcap = 0;
 };
 
 // Queries, keys and values of one sequence, [length, heads * head_dim].

@@ -58,6 +58,7 @@ class Backend {
   virtual absl::Status Embed(const EmbedParams& params) = 0;
   virtual absl::Status Linear(const LinearParams& params) = 0;
   virtual absl::Status AddNormed(const AddNormedParams& params) = 0;
+  virtual absl::Status Softcap(const SoftcapParams& params) = 0;
   virtual absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params) = 0;
   virtual absl::Status PagedAttention(const PagedAttentionParams& params) = 0;
   virtual absl::Status CopyBlocks(const CopyBlocksParams& params) = 0;

@@ -88,6 +88,12 @@ struct AddNormedParams {
   Matrix out;    // [rows, cols]
 };
 
+// x = cap tanh(x / cap): Gemma 2's soft limit on the output.
+struct SoftcapParams {
+  Matrix x;
+  float cap = 0;  // positive
+};
+
 // Cosines and sines of every position, built at load by the model.
 struct RopeTable {
   const float* cos_sin = nullptr;  // [max_positions, rotary_dim / 2, 2]
@@ -120,6 +126,7 @@ struct PagedAttentionParams {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   float scale = 0;             // of the scores, usually 1 / sqrt(head_dim)
+  float softcap = 0;           // c: a scaled score s becomes c tanh(s / c); 0: it stays
   int32_t sliding_window = 0;  // positions a row sees, itself included; 0: all before it
   const StepBatch* batch = nullptr;
   KvPoolView pool;

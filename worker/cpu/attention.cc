@@ -43,6 +43,9 @@ absl::Status Check(const PagedAttentionParams& params) {
     return Invalid("sliding_window", params.sliding_window, "the least", 0);
   if (!std::isfinite(params.scale))
     return absl::InvalidArgumentError("paged attention: scale is not finite");
+  if (!std::isfinite(params.softcap) || params.softcap < 0)
+    return absl::InvalidArgumentError(absl::StrCat("paged attention: softcap is ", params.softcap,
+                                                   "; it must be finite and at least 0"));
   const int64_t cols = int64_t{params.num_heads} * params.head_dim;
   for (const Matrix* matrix : {&params.q, &params.out}) {
     if (matrix->cols < cols) return Invalid("cols of q or out", matrix->cols, "heads x dim", cols);
@@ -141,7 +144,9 @@ void Attention::AddTiles(const PagedAttentionParams& params, const KvLayout& lay
   tile.block_size = layout.block_size();
   tile.head_dim = params.head_dim;
   tile.sliding_window = params.sliding_window;
-  tile.q_scale = params.scale * 1.44269504088896341f;
+  constexpr float kLog2E = 1.44269504088896341f;
+  tile.score_cap = params.softcap * kLog2E;
+  tile.q_scale = params.softcap > 0 ? params.scale / params.softcap : params.scale * kLog2E;
   tile.q_stride = params.q.stride;
   tile.out_stride = params.out.stride;
   // From the last queries, which see most, to the first.

@@ -33,7 +33,8 @@ struct AttentionTile {
   int32_t num_queries = 0;
   int32_t num_heads = 0;
   int32_t sliding_window = 0;  // positions a row sees, itself included; 0: all
-  float q_scale = 0;           // scale * log2(e)
+  float q_scale = 0;           // scale * log2(e); with a cap scale / softcap
+  float score_cap = 0;         // softcap * log2(e); 0: none
   const float* q = nullptr;    // [num_queries][num_heads * head_dim], rows q_stride apart
   int64_t q_stride = 0;
   float* out = nullptr;  // the same shape

@@ -7,6 +7,7 @@
 #include "worker/cpu/attention_products.h"
 #include "worker/cpu/attention_softmax.h"
 #include "worker/cpu/simd16.h"
+#include "worker/cpu/simd_tanh.h"
 
 namespace octavo {
 namespace OCTAVO_SIMD {
@@ -178,6 +179,20 @@ void ScoreWindow(const AttentionTile& tile, const WindowPointers& window, TileSt
   }
 }
 
+// s = cap tanh(s), s being q k scale / softcap until here.
+inline void CapWindow(const AttentionTile& tile, TileState& state) {
+  const Vec cap = Set1(tile.score_cap);
+  for (int u = 0; u < state.num_units; ++u) {
+    const Unit& unit = state.units[u];
+    if (unit.begin >= unit.end) continue;
+    for (int r = unit.first_row; r < unit.first_row + unit.rows; ++r) {
+      float* const row = state.scores + r * kAttentionWindow;
+      for (int i = unit.begin_group * kLanes; i < unit.end_group * kLanes; i += kLanes)
+        Store(row + i, Mul(cap, Tanh(Load(row + i))));
+    }
+  }
+}
+
 inline void SoftmaxWindow(const AttentionTile& tile, int start, TileState& state) {
   for (int u = 0; u < state.num_units; ++u) {
     const Unit& unit = state.units[u];
@@ -233,6 +248,7 @@ void Attend(const AttentionTile& tile) {
       unit.end_group = (unit.end + kLanes - 1) / kLanes;
     }
     ScoreWindow<kElement>(tile, window, state);
+    if (tile.score_cap > 0) CapWindow(tile, state);
     SoftmaxWindow(tile, start, state);
     ValueWindow<kElement>(tile, window, fetch, state);
   }

@@ -8,6 +8,7 @@
 #include "worker/cpu/host_buffer.h"
 #include "worker/cpu/host_limits.h"
 #include "worker/cpu/rope.h"
+#include "worker/cpu/softcap.h"
 
 namespace octavo {
 
@@ -108,6 +109,10 @@ absl::Status CpuBackend::Linear(const LinearParams& params) {
 
 absl::Status CpuBackend::AddNormed(const AddNormedParams& params) {
   return AddNormedRows(params, isa_, pool_);
+}
+
+absl::Status CpuBackend::Softcap(const SoftcapParams& params) {
+  return octavo::Softcap(params, pool_);
 }
 
 absl::Status CpuBackend::RopeAndWriteKv(const RopeAndWriteKvParams& params) {

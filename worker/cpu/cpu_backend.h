@@ -49,6 +49,7 @@ class CpuBackend : public Backend {
   absl::Status Embed(const EmbedParams& params) override;
   absl::Status Linear(const LinearParams& params) override;
   absl::Status AddNormed(const AddNormedParams& params) override;
+  absl::Status Softcap(const SoftcapParams& params) override;
   absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params) override;
   absl::Status PagedAttention(const PagedAttentionParams& params) override;
   absl::Status CopyBlocks(const CopyBlocksParams& params) override;

@@ -121,6 +121,8 @@ absl::StatusOr<Matrix> Decoder::Forward(const StepBatch& batch, const KvPoolView
   if (sampled == 0) return logits;
   OCTAVO_RETURN_IF_ERROR(backend_.Linear({model_.head.get(), Norm(model_.output_norm), hidden,
                                           row_ids.data(), Epilogue::kStore, logits}));
+  if (config.logit_softcap > 0)
+    OCTAVO_RETURN_IF_ERROR(backend_.Softcap({logits, config.logit_softcap}));
   return logits;
 }
 
@@ -161,6 +163,7 @@ absl::Status Decoder::Layer(int32_t layer, const StepBatch& batch, const KvPoolV
   attention.scale = config.attention_scale > 0
                         ? config.attention_scale
                         : 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  attention.softcap = config.attention_softcap;
   attention.sliding_window = window;
   attention.batch = &batch;
   attention.pool = pool;

@@ -177,7 +177,7 @@ inline GgufBuilder TinyGguf(const std::string& family = "llama") {
           .F32Tensor(name("attn_k.bias"), {16})
           .F32Tensor(name("attn_v.bias"), {16});
     }
-    if (family == "gemma3") {
+    if (family == "gemma2" || family == "gemma3") {
       builder.F32Tensor(name("post_attention_norm.weight"), {32})
           .F32Tensor(name("post_ffw_norm.weight"), {32});
     }

@@ -88,6 +88,19 @@ TEST(ReadGgufModel, ReadsGemma3AsLlamaCppDoes) {
   EXPECT_EQ(model.parts->config.local_rope->factor, 1.0f);
 }
 
+TEST(ReadGgufModel, ReadsGemma2AsLlamaCppDoes) {
+  GgufBuilder builder = TinyGguf("gemma2");
+  builder.F32("gemma2.final_logit_softcapping", 20.0f);
+  const Model model = Read(builder);
+  ASSERT_TRUE(model.parts.ok()) << model.parts.status();
+  const ModelConfig& config = model.parts->config;
+  EXPECT_TRUE(config.post_norms);
+  EXPECT_FALSE(config.qk_norm || config.local_rope.has_value());
+  EXPECT_EQ(config.attention_softcap, 50.0f);
+  EXPECT_EQ(config.logit_softcap, 20.0f);
+  EXPECT_EQ(config.layer_windows, (std::vector<int32_t>{4096, 0}));
+}
+
 TEST(ReadGgufModel, KeepsAnUntiedHeadApart) {
   GgufBuilder builder = TinyGguf();
   builder.F32Tensor("output.weight", {32, 12});
@@ -181,7 +194,7 @@ TEST(ReadGgufModel, RefusesMissingAndUnknownTensors) {
 TEST(ReadGgufModel, RefusesOtherArchitecturesByName) {
   GgufBuilder builder = TinyGguf();
   builder.Remove("general.architecture").Text("general.architecture", "gemma3n");
-  ExpectFileRefused(builder, StatusCode::kUnimplemented, {"gemma3n", "qwen3 and gemma3"});
+  ExpectFileRefused(builder, StatusCode::kUnimplemented, {"gemma3n", "qwen3, gemma2 and gemma3"});
   builder.Remove("general.architecture");
   ExpectFileRefused(builder, StatusCode::kInvalidArgument, {"general.architecture\" is missing"});
   GgufBuilder experts = TinyGguf();

@@ -110,6 +110,21 @@ TEST(ReadHfConfig, ReadsAGemma3) {
   EXPECT_EQ(silent.layer_windows, (std::vector<int32_t>{4096, 4096}));
 }
 
+TEST(ReadHfConfig, ReadsAGemma2) {
+  const ModelConfig silent = Model("gemma2");
+  EXPECT_TRUE(silent.post_norms);
+  EXPECT_FALSE(silent.qk_norm || silent.local_rope.has_value());
+  EXPECT_EQ(silent.attention_softcap, 50.0f);
+  EXPECT_EQ(silent.logit_softcap, 30.0f);
+  EXPECT_EQ(silent.layer_windows, (std::vector<int32_t>{4096, 0}));
+  EXPECT_EQ(silent.rope.theta, 10000.0f);
+  const ModelConfig config = Model("gemma2", R"("attn_logit_softcapping": null,
+                                                "final_logit_softcapping": 20.0,)");
+  EXPECT_EQ(config.attention_softcap, 0.0f);
+  EXPECT_EQ(config.logit_softcap, 20.0f);
+  EXPECT_EQ(Model("gemma3_text").attention_softcap, 0.0f);
+}
+
 TEST(ReadHfConfig, ReadsRopeParametersPerKindOfLayer) {
   const ModelConfig config = Model("gemma3_text", R"("rope_parameters": {
       "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 7e5},

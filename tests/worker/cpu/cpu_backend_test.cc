@@ -1,6 +1,7 @@
 #include "worker/cpu/cpu_backend.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -142,6 +143,25 @@ TEST(CpuBackend, RefusesEmbeddingsThatCannotBeRead) {
   EXPECT_FALSE(backend->PackEmbedding({"e", DType::kF32, 4, 32, nullptr}).ok());
   EXPECT_EQ(backend->Embed({}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(backend->Linear({}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CpuBackend, CapsLogits) {
+  const auto backend = MakeCpu(2);
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 60);
+  for (const int64_t cols : {1, 15, 16, 333, 40001}) {
+    std::vector<float> x(static_cast<size_t>(3 * cols));
+    for (float& value : x) value = normal(random);
+    x[0] = 1e-6f;
+    std::vector<float> capped = x;
+    ASSERT_TRUE(backend->Softcap({{capped.data(), 3, cols, cols}, 30.0f}).ok());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = 30.0 * std::tanh(double{x[i]} / 30.0);
+      EXPECT_NEAR(capped[i], expected, 8 * 0x1p-24 * std::fabs(expected)) << x[i];
+    }
+  }
+  float one = 1;
+  EXPECT_FALSE(backend->Softcap({{&one, 1, 1, 1}, 0.0f}).ok());
 }
 
 TEST(CpuBackend, RunsLinearLayers) {

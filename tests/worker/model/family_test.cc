@@ -133,7 +133,7 @@ TEST_P(Family, LogitsEqualThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Family,
                          testing::Values("llama-tied-f32", "llama3-scaling", "llama-yarn-biases",
                                          "llama-linear-f16", "mistral-window", "qwen2", "qwen3",
-                                         "gemma3-windows"),
+                                         "gemma2-softcaps", "gemma3-windows"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

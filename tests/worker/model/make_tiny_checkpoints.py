@@ -13,7 +13,7 @@ import sys
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
                           Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 VOCAB = 256
@@ -50,6 +50,9 @@ CASES = {
               Qwen2ForCausalLM, torch.bfloat16, True),
     "qwen3": (Qwen3Config(**SIZES | dict(head_dim=32), tie_word_embeddings=True, rope_parameters=default_rope(1000000.0)),
               Qwen3ForCausalLM, torch.bfloat16, False),
+    "gemma2-softcaps": (Gemma2Config(**GEMMA, query_pre_attn_scalar=20, layer_types=LOCAL_LOCAL_GLOBAL,
+                                     attn_logit_softcapping=2.0, final_logit_softcapping=4.0,
+                                     rope_parameters=default_rope(1000.0)), Gemma2ForCausalLM, torch.bfloat16, True),
     # Two layers that see 16 positions, then one that sees all, rotated and scaled otherwise.
     "gemma3-windows": (Gemma3TextConfig(**GEMMA, query_pre_attn_scalar=20, layer_types=LOCAL_LOCAL_GLOBAL,
                                         rope_parameters={
