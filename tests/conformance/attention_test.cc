@@ -139,6 +139,7 @@ TEST(PagedAttention, MatchesTheReferenceWithCappedScores) {
     for (const float cap : {0.5f, 5.0f, 50.0f})
       for (const int32_t window : {0, 100}) {
         PagedShape shape;
+        shape.dtype = window > 0 ? DType::kI8 : DType::kBF16;
         shape.softcap = cap;
         shape.sliding_window = window;
         CheckPrefillAndDecode(*backend, shape, 300);
