@@ -48,6 +48,7 @@ struct WorkerConfig {
   int32_t max_num_batched_tokens = 0;
   // 0 asks how many blocks fit and changes nothing; > 0 allocates that many, besides the padding.
   int64_t num_blocks = 0;
+  int64_t num_swap_blocks = 0;  // of the host pool; read when num_blocks > 0
 };
 
 struct WorkerCapacity {
@@ -56,6 +57,7 @@ struct WorkerCapacity {
   int64_t activation_bytes = 0;  // peak of the largest step
   int64_t kv_budget_bytes = 0;   // what the worker's memory flags leave for blocks
   std::string budget_reason;     // "min(4 GiB, half of 20.1 GiB free)"
+  int64_t num_swap_blocks = 0;   // host blocks for swapping: that --swap-space holds, or allocated
 };
 
 // Called from one thread of the owner. Load and Configure block; Submit does not.

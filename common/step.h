@@ -2,9 +2,10 @@
 // what came out (StepResult). Plans are differences: a worker keeps a mirror of the block tables of
 // the sequences it has seen and applies each plan to it.
 //
-// Inside a plan the order is: drops, block copies, compute (step.4). A table may begin with blocks
-// that other tables hold too: found in the prefix index, or shared by the samples of one request.
-// Nobody writes to those; the first write to a shared, partly filled one is preceded by its copy.
+// Inside a plan the order is: drops, swap-outs, block copies, swap-ins, compute (step.4). A table
+// may begin with blocks that other tables hold too: found in the prefix index, or shared by the
+// samples of one request. Nobody writes to those; the first write to a shared, partly filled one is
+// preceded by its copy.
 #ifndef OCTAVO_COMMON_STEP_H_
 #define OCTAVO_COMMON_STEP_H_
 
@@ -21,6 +22,14 @@ struct BlockCopy {
   BlockId source = kPaddingBlock;
   BlockId target = kPaddingBlock;
   friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
+};
+
+// A whole block moves between the worker's device pool and its host pool (swap.1). Host blocks are
+// numbered from 1 like device blocks.
+struct BlockSwap {
+  BlockId device = kPaddingBlock;
+  BlockId host = kPaddingBlock;
+  friend bool operator==(const BlockSwap&, const BlockSwap&) = default;
 };
 
 // Sent with a sequence's first slice, and again with the first slice after a preemption.
@@ -73,6 +82,12 @@ struct StepPlan {
   std::vector<SequenceId> dropped;  // tables the mirror forgets first: ended or preempted
   std::vector<BlockCopy> copies;    // a parallel set: no block is both source and target
   std::vector<SeqSlice> slices;     // at most one per sequence, none of a child born in it
+  // Out of blocks that earlier steps wrote, complete before the step is answered; nobody writes to
+  // a source before that, so they may run beside the compute. Without slices a plan has some.
+  std::vector<BlockSwap> swap_outs;
+  // Into blocks and out of host blocks that no unanswered step names, so they may run as soon as
+  // the plan arrives. No block, on either side, is named by two swaps of a plan.
+  std::vector<BlockSwap> swap_ins;
   friend bool operator==(const StepPlan&, const StepPlan&) = default;
 };
 
@@ -96,6 +111,8 @@ struct StepResult {
   std::vector<SampledToken> samples;  // of the slices with `sample`, in plan order; after a slice's
                                       // own one those of its forks, in their order
   double compute_seconds = 0;         // wall time on the worker, for metrics and policies (det.3)
+  double swap_out_seconds = 0;        // of copying the plan's swap-outs, wherever it overlapped
+  double swap_in_seconds = 0;
 };
 
 }  // namespace octavo

@@ -8,22 +8,12 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/rpc/decode_limits.h"
+#include "common/rpc/swap_codec.h"
 #include "common/status_macros.h"
 
 namespace octavo {
 namespace {
-
-constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
-
-// In [low, high], or an error "what is value; ...".
-absl::StatusOr<int32_t> InRange(absl::string_view what, uint64_t value, int64_t low, int64_t high) {
-  high = std::min(high, kInt32Max);
-  if (value > static_cast<uint64_t>(std::max<int64_t>(high, 0)) ||
-      static_cast<int64_t>(value) < low)
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " is ", value, "; it must be between ", low, " and ", high));
-  return static_cast<int32_t>(value);
-}
 
 absl::StatusOr<int64_t> Count64(absl::string_view what, uint64_t value) {
   if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
@@ -31,9 +21,9 @@ absl::StatusOr<int64_t> Count64(absl::string_view what, uint64_t value) {
   return static_cast<int64_t>(value);
 }
 
-absl::Status CountWithin(absl::string_view what, int64_t count, int64_t limit) {
-  if (count <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(count, " ", what, "; the limit is ", limit));
+absl::StatusOr<double> Seconds(absl::string_view what, double value) {
+  if (std::isfinite(value) && value >= 0) return value;
+  return absl::InvalidArgumentError(absl::StrCat(what, " is ", value));
 }
 
 absl::StatusOr<SequenceStart> DecodeStart(const worker::v1::SequenceStart& message) {
@@ -118,6 +108,7 @@ void EncodePlan(const StepPlan& plan, worker::v1::StepPlan* out) {
     to->set_source(static_cast<uint32_t>(copy.source));
     to->set_target(static_cast<uint32_t>(copy.target));
   }
+  EncodeSwaps(plan, out);
   for (const SeqSlice& slice : plan.slices) {
     auto* to = out->add_slices();
     to->set_sequence(slice.sequence);
@@ -173,6 +164,8 @@ absl::StatusOr<StepPlan> DecodePlan(const worker::v1::StepPlan& message, const S
       return absl::InvalidArgumentError(
           absl::StrCat("block ", copy.target, " is both source and target of copies"));
 
+  OCTAVO_RETURN_IF_ERROR(DecodeSwaps(message, limits, &plan));
+
   OCTAVO_RETURN_IF_ERROR(CountWithin("slices", message.slices_size(), limits.max_num_seqs));
   absl::flat_hash_set<SequenceId> sequences;
   int64_t tokens = 0;
@@ -202,6 +195,8 @@ void EncodeResult(const StepResult& result, worker::v1::StepResult* out) {
   out->set_epoch(result.epoch);
   out->set_step(result.step);
   out->set_compute_seconds(result.compute_seconds);
+  out->set_swap_out_seconds(result.swap_out_seconds);
+  out->set_swap_in_seconds(result.swap_in_seconds);
   for (const SampledToken& sample : result.samples) {
     auto* to = out->add_samples();
     to->set_sequence(sample.sequence);
@@ -220,9 +215,12 @@ absl::StatusOr<StepResult> DecodeResult(const worker::v1::StepResult& message,
   StepResult result;
   result.epoch = message.epoch();
   result.step = message.step();
-  result.compute_seconds = message.compute_seconds();
-  if (!std::isfinite(result.compute_seconds) || result.compute_seconds < 0)
-    return absl::InvalidArgumentError(absl::StrCat("compute_seconds is ", result.compute_seconds));
+  OCTAVO_ASSIGN_OR_RETURN(result.compute_seconds,
+                          Seconds("compute_seconds", message.compute_seconds()));
+  OCTAVO_ASSIGN_OR_RETURN(result.swap_out_seconds,
+                          Seconds("swap_out_seconds", message.swap_out_seconds()));
+  OCTAVO_ASSIGN_OR_RETURN(result.swap_in_seconds,
+                          Seconds("swap_in_seconds", message.swap_in_seconds()));
   OCTAVO_RETURN_IF_ERROR(CountWithin("samples", message.samples_size(), limits.max_num_seqs));
   result.samples.reserve(message.samples_size());
   for (const auto& sample : message.samples()) {
@@ -312,6 +310,7 @@ void EncodeConfig(const WorkerConfig& config, worker::v1::ConfigureRequest* out)
   out->set_max_num_seqs(static_cast<uint32_t>(config.max_num_seqs));
   out->set_max_num_batched_tokens(static_cast<uint32_t>(config.max_num_batched_tokens));
   out->set_num_blocks(static_cast<uint64_t>(config.num_blocks));
+  out->set_num_swap_blocks(static_cast<uint64_t>(config.num_swap_blocks));
 }
 
 absl::StatusOr<WorkerConfig> DecodeConfig(const worker::v1::ConfigureRequest& message) {
@@ -334,6 +333,8 @@ absl::StatusOr<WorkerConfig> DecodeConfig(const worker::v1::ConfigureRequest& me
   // Block ids are 32 bits and 0 is padding.
   OCTAVO_ASSIGN_OR_RETURN(to.num_blocks,
                           InRange("num_blocks", message.num_blocks(), 0, kInt32Max - 1));
+  OCTAVO_ASSIGN_OR_RETURN(to.num_swap_blocks,
+                          InRange("num_swap_blocks", message.num_swap_blocks(), 0, kInt32Max - 1));
   return to;
 }
 
@@ -344,6 +345,7 @@ void EncodeCapacity(const WorkerCapacity& capacity, worker::v1::ConfigureRespons
   out->set_activation_bytes(static_cast<uint64_t>(capacity.activation_bytes));
   out->set_kv_budget_bytes(static_cast<uint64_t>(capacity.kv_budget_bytes));
   out->set_budget_reason(capacity.budget_reason);
+  out->set_num_swap_blocks(static_cast<uint64_t>(capacity.num_swap_blocks));
 }
 
 absl::StatusOr<WorkerCapacity> DecodeCapacity(const worker::v1::ConfigureResponse& message) {
@@ -356,6 +358,8 @@ absl::StatusOr<WorkerCapacity> DecodeCapacity(const worker::v1::ConfigureRespons
   OCTAVO_ASSIGN_OR_RETURN(to.kv_budget_bytes,
                           Count64("kv_budget_bytes", message.kv_budget_bytes()));
   to.budget_reason = message.budget_reason();
+  OCTAVO_ASSIGN_OR_RETURN(to.num_swap_blocks,
+                          InRange("num_swap_blocks", message.num_swap_blocks(), 0, kInt32Max - 1));
   return to;
 }
 

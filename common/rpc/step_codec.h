@@ -21,13 +21,14 @@ struct StepLimits {
   int64_t max_model_len = std::numeric_limits<int32_t>::max();
   int64_t vocab_size = std::numeric_limits<int32_t>::max();
   int64_t num_blocks = std::numeric_limits<int32_t>::max();  // ids are in [1, num_blocks]
+  int64_t num_swap_blocks = std::numeric_limits<int32_t>::max();
 };
 
 // Clears and fills `out`; reusing one message keeps its memory.
 void EncodePlan(const StepPlan& plan, worker::v1::StepPlan* out);
 // Also refuses a slice without tokens, a count that contradicts the tokens, a sequence with two
-// slices or born twice, more samples than sequences, and a copy whose source is also a target
-// (step.4).
+// slices or born twice, more samples than sequences, a copy whose source is also a target (step.4),
+// and a block that two swaps name (swap.1).
 absl::StatusOr<StepPlan> DecodePlan(const worker::v1::StepPlan& message, const StepLimits& limits);
 
 void EncodeResult(const StepResult& result, worker::v1::StepResult* out);

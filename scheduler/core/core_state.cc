@@ -25,7 +25,8 @@ void CoreState::DropTable(SequenceState* choice) {
   choice->decoding = false;
 }
 
-void CoreState::Preempt(RequestState* request, bool by_reset) {
+void CoreState::Preempt(RequestState* request, PreemptionReason reason) {
+  const bool by_reset = reason == PreemptionReason::kWorkerReset;
   const int32_t lost = request->computed_tokens();
   const int64_t before = kv.num_free() + kv.num_deferred();
   for (SequenceState& choice : request->choices) {
@@ -34,9 +35,9 @@ void CoreState::Preempt(RequestState* request, bool by_reset) {
   kv.Release(&request->spare, request->last_step);
   request->source = nullptr;
   preemptions.push_back({.request = request->rank.id,
+                         .reason = reason,
                          .blocks = static_cast<int32_t>(kv.num_free() + kv.num_deferred() - before),
-                         .tokens_lost = lost,
-                         .by_reset = by_reset});
+                         .tokens_lost = lost});
   counters.preempted_tokens += static_cast<uint64_t>(lost);
   ++(by_reset ? counters.preemptions_reset : counters.preemptions_pool);
   ++request->preemptions;

@@ -39,7 +39,7 @@ struct CoreState {
 
   // Takes the blocks of a running request, of all its choices, and sends it back to the waiting
   // queue.
-  void Preempt(RequestState* request, bool by_reset);
+  void Preempt(RequestState* request, PreemptionReason reason);
   // The table of a choice is gone: of one that ended, or with its whole request.
   void DropTable(SequenceState* choice);
 

@@ -240,7 +240,7 @@ void Scheduler::ResetWorkers() {
   state.in_flight.clear();
   for (const auto& [id, request] : state.requests) request->last_step = 0;
   while (!state.queues.running().empty()) {
-    state.Preempt(state.queues.running().front(), /*by_reset=*/true);
+    state.Preempt(state.queues.running().front(), PreemptionReason::kWorkerReset);
   }
   state.dropped.clear();
   for (const auto& [id, request] : state.requests) {
@@ -264,6 +264,7 @@ SchedulerStats Scheduler::stats() const {
   const CoreState& state = *state_;
   SchedulerStats stats = state.counters;
   stats.num_blocks = state.kv.num_blocks();
+  stats.num_swap_blocks = state.config.num_swap_blocks;
   stats.cached_blocks = state.kv.num_cached();
   stats.free_blocks = state.kv.num_free() - stats.cached_blocks;
   stats.active_blocks = stats.num_blocks - state.kv.num_free();

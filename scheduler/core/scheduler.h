@@ -22,12 +22,22 @@ struct CoreState;      // core_state.h
 struct RequestState;   // request_state.h
 struct SequenceState;  // request_state.h
 
-// Why a running request lost its blocks; counted by reason and logged by the caller.
+enum class PreemptionReason { kNoFreeBlocks, kWorkerReset };
+
+// A running request lost its blocks; counted by mode and reason and logged by the caller.
 struct PreemptionEvent {
   RequestId request = 0;
-  int32_t blocks = 0;       // freed
-  int32_t tokens_lost = 0;  // computed tokens that must be computed again
-  bool by_reset = false;    // workers were reset; otherwise the pool ran dry
+  PreemptionMode mode = PreemptionMode::kRecompute;  // never kAuto
+  PreemptionReason reason = PreemptionReason::kNoFreeBlocks;
+  int32_t blocks = 0;  // freed, at once or when the steps in flight are committed
+  // Computed tokens given up: what no other table holds, and the host neither. Some may be found
+  // again when the request returns.
+  int32_t tokens_lost = 0;
+  int64_t swap_bytes = 0;  // copied out of one rank
+  // What this victim was expected to cost either way, by the rates measured so far; infinite when
+  // swapping was no choice: several choices, or no host blocks.
+  double recompute_seconds = 0;
+  double swap_seconds = 0;
 };
 
 // Counters since construction and levels now. Cheap to copy; read at step boundaries.
@@ -49,8 +59,11 @@ struct SchedulerStats {
   int64_t waiting_tokens = 0;
   int64_t steps_in_flight = 0;
   uint64_t steps = 0;
-  uint64_t preemptions_pool = 0;
-  uint64_t preemptions_reset = 0;
+  int64_t num_swap_blocks = 0;     // host blocks
+  int64_t used_swap_blocks = 0;    // of those, with content or waiting for it
+  uint64_t preemptions_pool = 0;   // for lack of blocks, in either mode
+  uint64_t preemptions_swap = 0;   // of those, swapped out
+  uint64_t preemptions_reset = 0;  // because the workers were lost; always recomputed
   uint64_t preempted_tokens = 0;
   uint64_t started_prompt_tokens = 0;  // of requests when they first start, found ones included
   uint64_t prompt_tokens = 0;          // computed in prefill, recomputation included
@@ -58,7 +71,10 @@ struct SchedulerStats {
   uint64_t prefix_query_tokens = 0;  // prompt tokens looked up in the prefix index, once a request
   uint64_t prefix_hit_tokens = 0;    // of those, found
   uint64_t recovered_tokens = 0;     // found again by preempted requests, instead of recomputed
-  uint64_t prefix_evictions = 0;     // cached blocks lent to somebody else
+  uint64_t swapped_out_blocks = 0;   // by every rank; times block_bytes, of one
+  uint64_t swapped_in_blocks = 0;
+  uint64_t swap_drops = 0;  // requests whose host blocks were of no use: what came before was gone
+  uint64_t prefix_evictions = 0;  // cached blocks lent to somebody else
   uint64_t prefix_flushes = 0;
   uint64_t prefix_waits = 0;        // times a request waited for blocks of another one
   uint64_t saved_blocks_total = 0;  // references made to blocks that another table held already
@@ -67,6 +83,9 @@ struct SchedulerStats {
   uint64_t finished_stop = 0;       // requests, by the end of their last choice
   uint64_t finished_length = 0;
   uint64_t finished_abort = 0;
+  double prefill_tokens_per_second = 0;  // as measured so far, of what a token adds to a step
+  double swap_out_bytes_per_second = 0;
+  double swap_in_bytes_per_second = 0;
   double mean_length = 0;  // prompt plus generated, of ended requests that ran; 0 before the first
 };
 

@@ -96,6 +96,23 @@ absl::Status Validate(const SchedulerConfig& config) {
                                                    Name(config.kv_allocation),
                                                    "; only paged blocks can be shared"));
   }
+  if (!(config.preemption_resume_share >= 0 && config.preemption_resume_share <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "preemption_resume_share is ", config.preemption_resume_share, "; it must be in [0, 1]"));
+  }
+  if (config.num_swap_blocks < 0) return TooSmall("num_swap_blocks", config.num_swap_blocks, 0);
+  if (config.num_swap_blocks > kMaxBlocks) {
+    return absl::InvalidArgumentError(absl::StrCat("num_swap_blocks is ", config.num_swap_blocks,
+                                                   "; it must be at most ", kMaxBlocks));
+  }
+  if (config.block_bytes < 0) return TooSmall("block_bytes", config.block_bytes, 0);
+  const auto is_rate = [](double rate) { return std::isfinite(rate) && rate > 0; };
+  if (!is_rate(config.initial_prefill_tokens_per_second) ||
+      !is_rate(config.initial_swap_bytes_per_second)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "initial rates are ", config.initial_prefill_tokens_per_second, " tokens/s and ",
+        config.initial_swap_bytes_per_second, " bytes/s; they must be positive"));
+  }
   if (config.prefix_digest_bits < 1 || config.prefix_digest_bits > 128) {
     return absl::InvalidArgumentError(absl::StrCat(
         "prefix_digest_bits is ", config.prefix_digest_bits, "; it must be in [1, 128]"));

@@ -11,6 +11,13 @@
 
 namespace octavo {
 
+// kAuto: for each victim whichever costs less by the rates measured (cost_model.h).
+enum class PreemptionMode { kRecompute, kSwap, kAuto };
+
+// kBlock: of what a preempted request had computed, only blocks that were lent to others since are
+// lost. kRequest: all but what the prefix index still finds.
+enum class PreemptionGranularity { kBlock, kRequest };
+
 struct SchedulerConfig {
   int32_t block_size = 16;  // tokens per block
   int64_t num_blocks = 0;   // lendable blocks (kv.1)
@@ -27,6 +34,18 @@ struct SchedulerConfig {
   int32_t max_preemptions = 16;  // of one request, after which it is immune (life.3)
   // Other than kPaged: a baseline to measure against, without prefix cache and with n = 1 only.
   KvAllocation kv_allocation = KvAllocation::kPaged;
+
+  // What becomes of a preempted request's blocks.
+  PreemptionMode preemption_mode = PreemptionMode::kAuto;
+  PreemptionGranularity preemption_granularity = PreemptionGranularity::kBlock;
+  // Of the blocks that a preempted request may still need beyond its known tokens, the share that
+  // must be free before it starts again.
+  double preemption_resume_share = 0.25;
+  int64_t num_swap_blocks = 0;  // host blocks of every worker; 0: nothing is swapped
+  int64_t block_bytes = 0;      // of one block on one rank
+  // What auto assumes until the results of steps say better, of one rank.
+  double initial_prefill_tokens_per_second = 1000;
+  double initial_swap_bytes_per_second = 4e9;  // each way
 
   // The prefix index. The core has no randomness: a key that nobody can guess comes from outside,
   // drawn once per process, or fixed where digests shall be the same in every run.

@@ -235,10 +235,8 @@ void EngineLoop::DeliverAborts() {
 void EngineLoop::NotePreemptions() {
   const absl::Time now = absl::Now();
   for (const PreemptionEvent& event : scheduler_->TakePreemptions()) {
-    OCTAVO_LOG(kInfo, "preempted request=", event.request, " mode=recompute blocks=", event.blocks,
-               " tokens_lost=", event.tokens_lost,
-               " why=", event.by_reset ? "worker_reset" : "no_free_blocks");
-    if (!event.by_reset) {
+    OCTAVO_LOG(kInfo, PreemptionLine(event));
+    if (event.reason == PreemptionReason::kNoFreeBlocks) {
       const auto advice =
           preemption_watch_.Record(now, event.tokens_lost, scheduler_->stats().running);
       if (advice.has_value()) OCTAVO_LOG(kWarning, *advice);
@@ -265,8 +263,8 @@ void EngineLoop::CheckStepTimeout() {
 
 void EngineLoop::StartBringUp(Epoch epoch) {
   bring_up_.join();
-  bring_up_ = std::thread([this, epoch, num_blocks = scheduler_->stats().num_blocks] {
-    BringUpAgain(epoch, num_blocks);
+  bring_up_ = std::thread([this, epoch, stats = scheduler_->stats()] {
+    BringUpAgain(epoch, stats.num_blocks, stats.num_swap_blocks);
   });
 }
 
@@ -281,14 +279,18 @@ void EngineLoop::BringUpFirst() {
       SchedulerConfig config = options_.scheduler;
       config.num_blocks = capacity.num_blocks;
       config.group_windows = WindowsOf(geometry.groups());
+      config.num_swap_blocks = capacity.num_swap_blocks;
+      config.block_bytes = geometry.bytes_per_block();
       if (absl::Status valid = Validate(config); !valid.ok())
         return absl::FailedPreconditionError(
             absl::StrCat(valid.message(), " (", capacity.reason, ")"));
       auto scheduler = std::make_unique<Scheduler>(config);
       const Epoch epoch = scheduler->epoch();
-      const absl::Status configured = group_.Configure(epoch, config.num_blocks);
+      const absl::Status configured =
+          group_.Configure(epoch, config.num_blocks, config.num_swap_blocks);
       if (configured.ok()) {
-        OCTAVO_LOG(kInfo, "KV cache blocks=", config.num_blocks, " from ", capacity.reason);
+        OCTAVO_LOG(kInfo, "KV cache blocks=", config.num_blocks, " from ", capacity.reason,
+                   "; host blocks for swapping=", config.num_swap_blocks);
         mailbox_.Ready({epoch, std::move(scheduler), geometry});
         return absl::OkStatus();
       }
@@ -298,11 +300,11 @@ void EngineLoop::BringUpFirst() {
   if (!failure.ok()) mailbox_.Refused(failure);
 }
 
-void EngineLoop::BringUpAgain(Epoch epoch, int64_t num_blocks) {
+void EngineLoop::BringUpAgain(Epoch epoch, int64_t num_blocks, int64_t num_swap_blocks) {
   while (true) {
     group_.StopStreams();
     if (!group_.Reconnect().ok()) return;
-    const absl::Status configured = group_.Configure(epoch, num_blocks);
+    const absl::Status configured = group_.Configure(epoch, num_blocks, num_swap_blocks);
     if (configured.ok()) break;
     OCTAVO_LOG(kWarning, "workers are back but do not serve: ", configured.ToString());
     if (!group_.Pause()) return;

@@ -107,7 +107,7 @@ class EngineLoop {
 
   // On the bring-up thread.
   void BringUpFirst();
-  void BringUpAgain(Epoch epoch, int64_t num_blocks);
+  void BringUpAgain(Epoch epoch, int64_t num_blocks, int64_t num_swap_blocks);
   void StartBringUp(Epoch epoch);
 
   const EngineOptions options_;

@@ -8,8 +8,12 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "scheduler/core/scheduler.h"
 
 namespace octavo {
+
+// "preempted request=7 mode=swap blocks=12 ...": what happened, and both costs that were weighed.
+std::string PreemptionLine(const PreemptionEvent& event);
 
 // Pure; time is an argument.
 class PreemptionWatch {

@@ -107,6 +107,7 @@ absl::StatusOr<GroupCapacity> WorkerGroup::TryConnect(bool again) {
   OCTAVO_RETURN_IF_ERROR(LoadAll());
 
   GroupCapacity smallest{.num_blocks = std::numeric_limits<int64_t>::max(),
+                         .num_swap_blocks = std::numeric_limits<int64_t>::max(),
                          .kv_shape = descriptions[0].kv_shape};
   WorkerConfig query = options_.config;
   query.num_blocks = 0;
@@ -117,6 +118,7 @@ absl::StatusOr<GroupCapacity> WorkerGroup::TryConnect(bool again) {
       absl::MutexLock lock(&mutex_);
       ranks_[rank].status.weight_bytes = capacity->weight_bytes;
     }
+    smallest.num_swap_blocks = std::min(smallest.num_swap_blocks, capacity->num_swap_blocks);
     if (capacity->num_blocks < smallest.num_blocks) {
       smallest.num_blocks = capacity->num_blocks;
       smallest.reason = absl::StrCat("worker ", descriptions[rank].name, ": ",
@@ -197,15 +199,17 @@ absl::Status WorkerGroup::LoadAll() {
   return absl::OkStatus();
 }
 
-absl::Status WorkerGroup::Configure(Epoch epoch, int64_t num_blocks) {
+absl::Status WorkerGroup::Configure(Epoch epoch, int64_t num_blocks, int64_t num_swap_blocks) {
   WorkerConfig config = options_.config;
   config.epoch = epoch;
   config.num_blocks = num_blocks;
+  config.num_swap_blocks = num_swap_blocks;
   for (const auto& executor : executors_) {
     OCTAVO_ASSIGN_OR_RETURN(const WorkerCapacity capacity, executor->Configure(config));
-    if (capacity.num_blocks < num_blocks)
-      return absl::ResourceExhaustedError(
-          absl::StrCat("a worker allocated ", capacity.num_blocks, " of ", num_blocks, " blocks"));
+    if (capacity.num_blocks < num_blocks || capacity.num_swap_blocks < num_swap_blocks)
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "a worker allocated ", capacity.num_blocks, " of ", num_blocks, " blocks and ",
+          capacity.num_swap_blocks, " of ", num_swap_blocks, " host blocks"));
   }
   absl::MutexLock lock(&streams_mutex_);
   if (cancelled()) return absl::CancelledError("stopped while configuring workers");

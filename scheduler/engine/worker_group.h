@@ -35,9 +35,10 @@ struct WorkerGroupOptions {
 
 // How the group's blocks came about.
 struct GroupCapacity {
-  int64_t num_blocks = 0;  // smallest over ranks, or the override
-  KvShape kv_shape;        // of one rank
-  std::string reason;      // of the smallest rank
+  int64_t num_blocks = 0;       // smallest over ranks, or the override
+  int64_t num_swap_blocks = 0;  // host blocks for swapping, smallest over ranks
+  KvShape kv_shape;             // of one rank
+  std::string reason;           // of the smallest rank
 };
 
 // Connect, Configure and StopStreams are called from one thread at a time; Submit by the engine
@@ -60,7 +61,7 @@ class WorkerGroup {
   absl::Status Reconnect();
   // Allocates blocks and opens the step streams. An error means that the group must be connected
   // again.
-  absl::Status Configure(Epoch epoch, int64_t num_blocks);
+  absl::Status Configure(Epoch epoch, int64_t num_blocks, int64_t num_swap_blocks);
 
   // Sends the plan to every rank. Failures arrive through on_lost.
   void Submit(const StepPlan& plan);

@@ -41,7 +41,8 @@ absl::Status FakeExecutor::Load(const ProgressSink& progress) {
 absl::StatusOr<WorkerCapacity> FakeExecutor::Configure(const WorkerConfig& config) {
   WorkerCapacity capacity{.num_blocks = control_->fitting_blocks,
                           .weight_bytes = control_->load_bytes,
-                          .budget_reason = "the test says so"};
+                          .budget_reason = "the test says so",
+                          .num_swap_blocks = control_->swap_blocks};
   if (config.num_blocks == 0) return capacity;
   {
     absl::MutexLock lock(&control_->mutex_);
@@ -55,9 +56,11 @@ absl::StatusOr<WorkerCapacity> FakeExecutor::Configure(const WorkerConfig& confi
                                      .vocab_size = control_->description.vocab_size,
                                      .max_model_len = config.max_model_len,
                                      .max_num_seqs = config.max_num_seqs,
-                                     .max_num_batched_tokens = config.max_num_batched_tokens});
+                                     .max_num_batched_tokens = config.max_num_batched_tokens,
+                                     .num_swap_blocks = config.num_swap_blocks});
   worker_->Reset(config.epoch);
   capacity.num_blocks = config.num_blocks;
+  capacity.num_swap_blocks = config.num_swap_blocks;
   return capacity;
 }
 

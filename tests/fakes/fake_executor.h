@@ -21,6 +21,7 @@ class FakeWorkerControl {
  public:
   WorkerDescription description;  // set before the executor is used
   int64_t fitting_blocks = 100;   // what a query answers
+  int64_t swap_blocks = 0;        // the same, on the host
   int64_t load_bytes = 1000;
 
   void SetUnreachable(bool unreachable) { Set(&unreachable_, unreachable); }

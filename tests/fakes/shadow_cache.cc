@@ -8,11 +8,14 @@
 
 namespace octavo {
 
-ShadowCache::ShadowCache(int64_t num_blocks, int32_t block_size, std::vector<int32_t> windows)
+ShadowCache::ShadowCache(int64_t num_blocks, int32_t block_size, std::vector<int32_t> windows,
+                         int64_t num_swap_blocks)
     : num_blocks_(num_blocks),
       block_size_(block_size),
+      num_swap_blocks_(num_swap_blocks),
       windows_(std::move(windows)),
-      slots_(static_cast<size_t>((num_blocks + 1) * block_size)) {}
+      slots_(static_cast<size_t>((num_blocks + 1) * block_size)),
+      host_(static_cast<size_t>((num_swap_blocks + 1) * block_size)) {}
 
 absl::Status ShadowCache::Locate(const std::vector<BlockId>& table, int32_t position, int32_t group,
                                  size_t* index) const {
@@ -72,7 +75,34 @@ absl::Status ShadowCache::CheckPrefix(const std::vector<BlockId>& table,
   return absl::OkStatus();
 }
 
-void ShadowCache::Wipe() { std::fill(slots_.begin(), slots_.end(), ShadowSlot()); }
+void ShadowCache::Wipe() {
+  std::fill(slots_.begin(), slots_.end(), ShadowSlot());
+  std::fill(host_.begin(), host_.end(), ShadowSlot());
+}
+
+absl::Status ShadowCache::CheckSwap(const BlockSwap& swap) const {
+  if (swap.device > kPaddingBlock && swap.device <= num_blocks_ && swap.host > kPaddingBlock &&
+      swap.host <= num_swap_blocks_) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("swap of block ", swap.device, " of ",
+                                                    num_blocks_, " and host block ", swap.host,
+                                                    " of ", num_swap_blocks_));
+}
+
+absl::Status ShadowCache::SwapOut(const BlockSwap& swap) {
+  OCTAVO_RETURN_IF_ERROR(CheckSwap(swap));
+  std::copy_n(slots_.begin() + static_cast<int64_t>(swap.device) * block_size_, block_size_,
+              host_.begin() + static_cast<int64_t>(swap.host) * block_size_);
+  return absl::OkStatus();
+}
+
+absl::Status ShadowCache::SwapIn(const BlockSwap& swap) {
+  OCTAVO_RETURN_IF_ERROR(CheckSwap(swap));
+  std::copy_n(host_.begin() + static_cast<int64_t>(swap.host) * block_size_, block_size_,
+              slots_.begin() + static_cast<int64_t>(swap.device) * block_size_);
+  return absl::OkStatus();
+}
 
 absl::Status ShadowCache::Copy(BlockId source, BlockId target) {
   for (const BlockId block : {source, target}) {

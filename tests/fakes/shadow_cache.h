@@ -1,4 +1,5 @@
-// The pool of a worker without the numbers: for every physical slot, which token was written there.
+// The pools of a worker without the numbers: for every physical slot, on the device and on the
+// host, which token was written there.
 #ifndef OCTAVO_TESTS_FAKES_SHADOW_CACHE_H_
 #define OCTAVO_TESTS_FAKES_SHADOW_CACHE_H_
 
@@ -8,6 +9,7 @@
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "common/kv_groups.h"
+#include "common/step.h"
 #include "tests/fakes/fake_model.h"
 
 namespace octavo {
@@ -25,7 +27,8 @@ struct ShadowSlot {
 class ShadowCache {
  public:
   // `windows`: of each group of layers, in tokens; 0: sees all.
-  ShadowCache(int64_t num_blocks, int32_t block_size, std::vector<int32_t> windows = {0});
+  ShadowCache(int64_t num_blocks, int32_t block_size, std::vector<int32_t> windows = {0},
+              int64_t num_swap_blocks = 0);
 
   int64_t num_blocks() const { return num_blocks_; }
   int32_t block_size() const { return block_size_; }
@@ -46,17 +49,22 @@ class ShadowCache {
   absl::Status CheckPrefix(const std::vector<BlockId>& table, const std::vector<TokenId>& tokens,
                            int64_t first = 0) const;
   absl::Status Copy(BlockId source, BlockId target);
+  absl::Status SwapOut(const BlockSwap& swap);
+  absl::Status SwapIn(const BlockSwap& swap);
   // Every slot is as if never written.
   void Wipe();
 
  private:
+  absl::Status CheckSwap(const BlockSwap& swap) const;
   absl::Status Locate(const std::vector<BlockId>& table, int32_t position, int32_t group,
                       size_t* index) const;
 
   const int64_t num_blocks_;
   const int32_t block_size_;
+  const int64_t num_swap_blocks_;
   const std::vector<int32_t> windows_;
   std::vector<ShadowSlot> slots_;  // [num_blocks + 1, block_size]
+  std::vector<ShadowSlot> host_;   // [num_swap_blocks + 1, block_size]
 };
 
 }  // namespace octavo

@@ -25,7 +25,8 @@ bool Names(const std::vector<BlockId>& table, BlockId block) {
 }  // namespace
 
 ShadowWorker::ShadowWorker(const ShadowWorkerConfig& config)
-    : config_(config), cache_(config.num_blocks, config.block_size, config.group_windows) {}
+    : config_(config),
+      cache_(config.num_blocks, config.block_size, config.group_windows, config.num_swap_blocks) {}
 
 void ShadowWorker::Reset(Epoch epoch) {
   epoch_ = epoch;
@@ -79,6 +80,7 @@ absl::Status ShadowWorker::Submit(const StepPlan& plan) {
   }
   OCTAVO_RETURN_IF_ERROR(CheckCopies(plan));
   OCTAVO_RETURN_IF_ERROR(CheckCopyTargets(plan));
+  OCTAVO_RETURN_IF_ERROR(CheckSwaps(plan));
   Submitted submitted{plan, {}};
   for (const SeqSlice& slice : plan.slices) {
     OCTAVO_RETURN_IF_ERROR(ApplySlice(slice, plan.copies));
@@ -88,13 +90,18 @@ absl::Status ShadowWorker::Submit(const StepPlan& plan) {
     OCTAVO_RETURN_IF_ERROR(CheckWrites(slice));
     OCTAVO_RETURN_IF_ERROR(ApplyForks(slice));
   }
+  OCTAVO_RETURN_IF_ERROR(CheckSwapSources(plan));
+  for (const BlockSwap& swap : plan.swap_ins) {
+    OCTAVO_RETURN_IF_ERROR(cache_.SwapIn(swap));
+    ++swapped_in_blocks_;
+  }
   submitted_.push_back(std::move(submitted));
   ++next_step_;
   return absl::OkStatus();
 }
 
 absl::Status ShadowWorker::CheckTotals(const StepPlan& plan) const {
-  if (plan.slices.empty()) return Broken("plan without slices");
+  if (plan.slices.empty() && plan.swap_outs.empty()) return Broken("plan without slices");
   if (plan.slices.size() > static_cast<size_t>(config_.max_num_seqs)) {
     return Broken(plan.slices.size(), " slices; max_num_seqs is ", config_.max_num_seqs);
   }
@@ -136,6 +143,44 @@ absl::Status ShadowWorker::CheckCopyTargets(const StepPlan& plan) const {
   for (const BlockCopy& copy : plan.copies) {
     if (Holders(copy.source) == 0) return Broken("copy out of block ", copy.source);
     OCTAVO_RETURN_IF_ERROR(CheckNewBlock(copy.target));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::CheckSwaps(const StepPlan& plan) const {
+  std::set<BlockId> devices;
+  std::set<BlockId> hosts;
+  const auto names_host = [](const std::vector<BlockSwap>& swaps, BlockId host) {
+    return std::any_of(swaps.begin(), swaps.end(),
+                       [host](const BlockSwap& swap) { return swap.host == host; });
+  };
+  for (const std::vector<BlockSwap>* swaps : {&plan.swap_outs, &plan.swap_ins}) {
+    for (const BlockSwap& swap : *swaps) {
+      if (!devices.insert(swap.device).second) return Broken("two swaps of ", swap.device);
+      if (!hosts.insert(swap.host).second) return Broken("two swaps of host block ", swap.host);
+      for (const Submitted& submitted : submitted_) {
+        if (names_host(submitted.plan.swap_outs, swap.host) ||
+            names_host(submitted.plan.swap_ins, swap.host)) {
+          return Broken("host block ", swap.host, " is used while uncommitted step ",
+                        submitted.plan.step, " names it (swap.1)");
+        }
+      }
+    }
+  }
+  for (const BlockCopy& copy : plan.copies) {
+    if (devices.contains(copy.source) || devices.contains(copy.target)) {
+      return Broken("copy of swapped block ", copy.source, " or ", copy.target);
+    }
+  }
+  for (const BlockSwap& swap : plan.swap_ins) OCTAVO_RETURN_IF_ERROR(CheckNewBlock(swap.device));
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::CheckSwapSources(const StepPlan& plan) const {
+  for (const BlockSwap& swap : plan.swap_outs) {
+    if (Holders(swap.device) > 0) {
+      return Broken("block ", swap.device, " is swapped out but in a table (swap.1)");
+    }
   }
   return absl::OkStatus();
 }
@@ -271,6 +316,15 @@ absl::Status ShadowWorker::CheckNewBlock(BlockId block) const {
                       " names it for sequence ", submitted.plan.slices[i].sequence);
       }
     }
+    for (const std::vector<BlockSwap>* swaps :
+         {&submitted.plan.swap_outs, &submitted.plan.swap_ins}) {
+      for (const BlockSwap& swap : *swaps) {
+        if (swap.device == block) {
+          return Broken("block ", block, " is lent while uncommitted step ", submitted.plan.step,
+                        " swaps it (swap.1)");
+        }
+      }
+    }
     for (const BlockCopy& copy : submitted.plan.copies) {
       if (copy.source == block || copy.target == block) {
         return Broken("block ", block, " is lent while uncommitted step ", submitted.plan.step,
@@ -299,6 +353,10 @@ absl::StatusOr<StepResult> ShadowWorker::Run() {
     OCTAVO_RETURN_IF_ERROR(RunSlice(slice, submitted.tables[i], &result));
     Slide(slice.sequence, slice.context_length + slice.num_tokens);
     for (const Fork& fork : slice.forks) Slide(fork.child, slice.context_length + slice.num_tokens);
+  }
+  for (const BlockSwap& swap : plan.swap_outs) {
+    OCTAVO_RETURN_IF_ERROR(cache_.SwapOut(swap));
+    ++swapped_out_blocks_;
   }
   return result;
 }

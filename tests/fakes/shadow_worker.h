@@ -28,6 +28,7 @@ struct ShadowWorkerConfig {
   int32_t max_num_batched_tokens = 0;
   std::vector<int32_t> group_windows = {0};  // of each group of layers, in tokens; 0: sees all
   bool contiguous = false;  // a table is one run of block ids, all of it there from the start
+  int64_t num_swap_blocks = 0;
 };
 
 // Submit takes a plan, as the step stream would; Run computes the oldest and answers it. A plan is
@@ -39,6 +40,9 @@ struct ShadowWorkerConfig {
 // A table may begin with blocks that others hold or held: what is in them is found by reading the
 // slots, so a block of a wrong prefix shows in the tokens, and a stale one as a slot that does not
 // fit its neighbours.
+//
+// Swaps happen as early and as late as a worker may: into blocks when the plan is submitted, out of
+// them after the step's compute.
 class ShadowWorker {
  public:
   // May `reader` use a slot that `writer` wrote? Tenants, flushes: what the tokens do not show.
@@ -66,6 +70,8 @@ class ShadowWorker {
   // Tokens written so far.
   int64_t computed_tokens() const { return computed_tokens_; }
   int64_t copied_blocks() const { return copied_blocks_; }
+  int64_t swapped_out_blocks() const { return swapped_out_blocks_; }
+  int64_t swapped_in_blocks() const { return swapped_in_blocks_; }
 
  private:
   // A sequence as the submitted plans describe it.
@@ -93,6 +99,10 @@ class ShadowWorker {
                            std::vector<BlockId>* table) const;
   absl::Status CheckRun(const SeqSlice& slice) const;
   absl::Status CheckCopyTargets(const StepPlan& plan) const;
+  // Before the plan's slices: sources, targets and host blocks are nobody's (swap.1, step.4).
+  absl::Status CheckSwaps(const StepPlan& plan) const;
+  // After them: the sources still are.
+  absl::Status CheckSwapSources(const StepPlan& plan) const;
   absl::Status ApplyForks(const SeqSlice& slice);
   // A block that will be written: in no table, and named by no uncommitted step (kv.2, life.1).
   absl::Status CheckNewBlock(BlockId block) const;
@@ -121,6 +131,8 @@ class ShadowWorker {
   ReadRule read_rule_ = [](SequenceId, SequenceId) { return true; };
   int64_t computed_tokens_ = 0;
   int64_t copied_blocks_ = 0;
+  int64_t swapped_out_blocks_ = 0;
+  int64_t swapped_in_blocks_ = 0;
 };
 
 }  // namespace octavo

@@ -362,7 +362,7 @@ absl::Status SchedulerSim::CheckUsage(const TokenEvent& event, const Expectation
 absl::Status SchedulerSim::DrainFacts() {
   for (const PreemptionEvent& event : scheduler_.TakePreemptions()) {
     requests_[event.request].running = false;
-    if (event.by_reset) continue;
+    if (event.reason == PreemptionReason::kWorkerReset) continue;
     if (++requests_[event.request].preemptions > scenario_.scheduler.max_preemptions) {
       return absl::InternalError(
           absl::StrCat("request ", event.request, " was preempted too often (life.3)"));

@@ -21,7 +21,8 @@ class ShadowWorkerTest : public testing::Test {
                  .vocab_size = 50,
                  .max_model_len = 20,
                  .max_num_seqs = 2,
-                 .max_num_batched_tokens = 8}) {
+                 .max_num_batched_tokens = 8,
+                 .num_swap_blocks = 4}) {
     worker_.Reset(1);
   }
 
@@ -175,6 +176,43 @@ TEST_F(ShadowWorkerTest, SeesAFedTokenThatWasNotSampled) {  // step.3
   chunk.sample = false;
   ASSERT_TRUE(Submit({chunk}).ok());
   ExpectBroken(Submit({Decode(1, 2)}), "did not sample");
+}
+
+TEST_F(ShadowWorkerTest, SeesSwapsThatBreakTheOrder) {  // swap.1, step.4
+  const auto submit = [&](std::vector<SeqSlice> slices, std::vector<SequenceId> dropped,
+                          std::vector<BlockSwap> outs, std::vector<BlockSwap> ins) {
+    return worker_.Submit({.epoch = 1,
+                           .step = step_,
+                           .dropped = std::move(dropped),
+                           .slices = std::move(slices),
+                           .swap_outs = std::move(outs),
+                           .swap_ins = std::move(ins)});
+  };
+  ASSERT_TRUE(Submit({Prompt(1, {5, 6, 7}, {1})}).ok());
+  const TokenId sampled = worker_.Run()->samples.at(0).token;
+  ExpectBroken(submit({}, {}, {{1, 1}}, {}), "swapped out but in a table");
+  // The sequence leaves; its block goes to the host after the compute of this step.
+  worker_.Reset(1);
+  step_ = 1;
+  ASSERT_TRUE(Submit({Prompt(1, {5, 6, 7}, {1})}).ok());
+  ASSERT_TRUE(worker_.Run().ok());
+  ASSERT_TRUE(submit({}, {1}, {{1, 3}}, {}).ok());
+  ++step_;
+  ExpectBroken(submit({Prompt(2, {9}, {1})}, {}, {}, {}), "swaps it (swap.1)");
+  ExpectBroken(submit({}, {}, {{2, 3}}, {}), "host block 3 is used while");
+  ASSERT_TRUE(worker_.Run().ok());
+  SeqSlice back = Prompt(1, {sampled}, {4});
+  back.context_length = 3;
+  ASSERT_TRUE(submit({back}, {}, {}, {{4, 3}}).ok());
+  ++step_;
+  ASSERT_TRUE(worker_.Run().ok());
+  EXPECT_EQ(worker_.swapped_out_blocks(), 1);
+  EXPECT_EQ(worker_.swapped_in_blocks(), 1);
+  // A host block that nothing was swapped out to.
+  SeqSlice stale = Prompt(3, {sampled}, {5});
+  stale.context_length = 3;
+  ASSERT_TRUE(submit({stale}, {}, {}, {{5, 2}}).ok());
+  EXPECT_EQ(worker_.Run().status().code(), absl::StatusCode::kDataLoss);
 }
 
 // Rows of two blocks of 4: a group that sees all, one that sees 4 tokens (kv.7).

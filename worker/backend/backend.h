@@ -50,6 +50,13 @@ class Backend {
   virtual absl::Status CopyToDevice(void* device, const void* host, size_t bytes) = 0;
   virtual absl::Status CopyToHost(void* host, const void* device, size_t bytes) = 0;
 
+  // Swapping, for one more thread that may call these beside all else. Host memory from which and
+  // into which copies are fast; touched only as it is used. The copies are complete on return, and
+  // the caller sees to it that no op in progress names what they read or write.
+  virtual absl::StatusOr<Buffer> AllocateHost(size_t bytes) = 0;
+  virtual absl::Status SwapOut(void* host, const void* device, size_t bytes) = 0;
+  virtual absl::Status SwapIn(void* device, const void* host, size_t bytes) = 0;
+
   // The sources must outlive the weights: a backend may read them in place.
   virtual absl::StatusOr<std::unique_ptr<LinearWeight>> PackLinear(const LinearSource& source) = 0;
   virtual absl::StatusOr<std::unique_ptr<EmbeddingWeight>> PackEmbedding(

@@ -81,6 +81,16 @@ absl::Status CpuBackend::CopyToHost(void* host, const void* device, size_t bytes
   return absl::OkStatus();
 }
 
+absl::StatusOr<Buffer> CpuBackend::AllocateHost(size_t bytes) { return Allocate(bytes); }
+
+absl::Status CpuBackend::SwapOut(void* host, const void* device, size_t bytes) {
+  return CopyToHost(host, device, bytes);
+}
+
+absl::Status CpuBackend::SwapIn(void* device, const void* host, size_t bytes) {
+  return CopyToDevice(device, host, bytes);
+}
+
 absl::StatusOr<std::unique_ptr<LinearWeight>> CpuBackend::PackLinear(const LinearSource& source) {
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<LinearWeight> weight,
                           PackedLinear::Pack(source, arena_, pool_));

@@ -42,6 +42,9 @@ class CpuBackend : public Backend {
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;
   absl::Status CopyToDevice(void* device, const void* host, size_t bytes) override;
   absl::Status CopyToHost(void* host, const void* device, size_t bytes) override;
+  absl::StatusOr<Buffer> AllocateHost(size_t bytes) override;
+  absl::Status SwapOut(void* host, const void* device, size_t bytes) override;
+  absl::Status SwapIn(void* device, const void* host, size_t bytes) override;
 
   absl::StatusOr<std::unique_ptr<LinearWeight>> PackLinear(const LinearSource& source) override;
   absl::StatusOr<std::unique_ptr<EmbeddingWeight>> PackEmbedding(const WeightView& source) override;

@@ -42,6 +42,32 @@ absl::Status CheckCopies(const std::vector<BlockCopy>& copies, int64_t num_block
   return absl::OkStatus();
 }
 
+absl::Status CheckSwaps(const StepPlan& plan, int64_t num_blocks, int64_t num_swap_blocks) {
+  if (plan.swap_outs.empty() && plan.swap_ins.empty()) return absl::OkStatus();
+  std::vector<BlockId> devices, hosts;
+  for (const std::vector<BlockSwap>* swaps : {&plan.swap_outs, &plan.swap_ins}) {
+    for (const BlockSwap& swap : *swaps) {
+      OCTAVO_RETURN_IF_ERROR(CheckBlock(swap.device, num_blocks, "swapped"));
+      OCTAVO_RETURN_IF_ERROR(CheckBlock(swap.host, num_swap_blocks, "host"));
+      devices.push_back(swap.device);
+      hosts.push_back(swap.host);
+    }
+  }
+  for (std::vector<BlockId>* ids : {&devices, &hosts}) {
+    std::sort(ids->begin(), ids->end());
+    const auto twice = std::adjacent_find(ids->begin(), ids->end());
+    if (twice != ids->end())
+      return absl::InvalidArgumentError(absl::StrCat(ids == &devices ? "" : "host ", "block ",
+                                                     *twice, " is named by two swaps (swap.1)"));
+  }
+  for (const BlockCopy& copy : plan.copies) {
+    if (std::binary_search(devices.begin(), devices.end(), copy.target))
+      return absl::InvalidArgumentError(
+          absl::StrCat("block ", copy.target, " is swapped and the target of a copy (step.4)"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSliceShape(const SeqSlice& slice, const MirrorLimits& limits) {
   const auto error = [&](auto... parts) {
     return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, ": ", parts...));

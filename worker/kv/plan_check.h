@@ -11,6 +11,10 @@ namespace octavo {
 // INVALID_ARGUMENT when the copies name a block out of range or are no parallel set (step.4).
 absl::Status CheckCopies(const std::vector<BlockCopy>& copies, int64_t num_blocks);
 
+// INVALID_ARGUMENT when a swap names a block or a host block out of range, or two name the same
+// (swap.1).
+absl::Status CheckSwaps(const StepPlan& plan, int64_t num_blocks, int64_t num_swap_blocks);
+
 // INVALID_ARGUMENT when the slice alone, whatever its sequence holds, is out of limits.
 absl::Status CheckSliceShape(const SeqSlice& slice, const MirrorLimits& limits);
 

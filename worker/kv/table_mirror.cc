@@ -59,6 +59,7 @@ absl::Status TableMirror::Check(const StepPlan& plan) {
                                                    " slices; the limit is ", limits_.max_num_seqs,
                                                    " (max_num_seqs)"));
   OCTAVO_RETURN_IF_ERROR(CheckCopies(plan.copies, limits_.num_blocks));
+  OCTAVO_RETURN_IF_ERROR(CheckSwaps(plan, limits_.num_blocks, limits_.num_swap_blocks));
 
   dropped_.assign(plan.dropped.begin(), plan.dropped.end());
   std::sort(dropped_.begin(), dropped_.end());

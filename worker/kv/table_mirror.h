@@ -23,6 +23,7 @@ struct MirrorLimits {
   int32_t max_num_batched_tokens = 0;  // tokens of one plan
   int32_t vocab_size = 0;
   std::vector<int32_t> group_windows = {0};  // of each group of layers, in tokens; 0: sees all
+  int64_t num_swap_blocks = 0;  // host blocks
 };
 
 struct MirroredSequence {

@@ -152,7 +152,8 @@ absl::StatusOr<WorkerCapacity> LocalExecutor::Configure(const WorkerConfig& conf
   if (capacity.ok())
     OCTAVO_LOG(kInfo, "KV cache configured epoch=", config.epoch, " blocks=", config.num_blocks,
                " block_size=", config.block_size, " dtype=", Info(config.kv_dtype).name,
-               " bytes=", FormatByteSize(capacity->kv_budget_bytes));
+               " bytes=", FormatByteSize(capacity->kv_budget_bytes),
+               " swap_blocks=", config.num_swap_blocks);
   return capacity;
 }
 
@@ -207,6 +208,8 @@ absl::Status LocalExecutor::Submit(SessionId id, const StepPlan& plan) {
                        " steps are in flight; the limit is ", kMaxStepsInFlight));
     session = session_;
     ++session->unanswered;
+    // Under the lock, so that no other epoch can have been configured.
+    if (plan.epoch == session->ledger.epoch()) runner_->BeginSwapIns(plan);
   }
   if (device_.TryPost([this, session, plan] { RunStep(session, plan); })) return absl::OkStatus();
   absl::MutexLock lock(&mutex_);

@@ -100,7 +100,8 @@ class LocalExecutor : public Executor {
   const std::string name_;
   const MemoryFlags memory_flags_;
 
-  // Device thread only, once constructed.
+  // Device thread only, once constructed. `runner_` is there once the weights are, for whoever has
+  // a session.
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;

@@ -11,6 +11,16 @@ namespace {
 
 constexpr int64_t kDefaultMostBytes = int64_t{4} << 30;
 
+constexpr int64_t kMostBlocks = std::numeric_limits<BlockId>::max() - 1;
+
+// Host blocks for swapping. They are touched as they are used, so the default may promise what the
+// device pool, which is the same memory, also counts on: swapping begins when that is full.
+int64_t SwapBlocks(const MemoryFlags& flags, int64_t free_bytes, const CacheGeometry& geometry) {
+  const int64_t bytes =
+      flags.swap_bytes >= 0 ? flags.swap_bytes : std::min(kDefaultMostBytes, free_bytes / 4);
+  return std::min(bytes / geometry.bytes_per_block(), kMostBlocks);
+}
+
 }  // namespace
 
 absl::StatusOr<WorkerCapacity> PlanHostMemory(const MemoryFlags& flags, const DeviceMemory& memory,
@@ -18,12 +28,14 @@ absl::StatusOr<WorkerCapacity> PlanHostMemory(const MemoryFlags& flags, const De
   WorkerCapacity capacity;
   capacity.weight_bytes = use.weight_bytes;
   capacity.activation_bytes = use.activation_bytes;
+  const int64_t free_bytes = std::max<int64_t>(0, memory.free_bytes - use.activation_bytes);
+  capacity.num_swap_blocks = SwapBlocks(flags, free_bytes, geometry);
   if (flags.num_blocks < 0)
     return absl::InvalidArgumentError(
         absl::StrCat("--num-gpu-blocks-override is ", flags.num_blocks, "; it must be at least 1"));
   if (flags.num_blocks > 0) {
     const int64_t most = std::numeric_limits<int64_t>::max() / geometry.bytes_per_block() - 1;
-    if (flags.num_blocks > std::min<int64_t>(most, std::numeric_limits<BlockId>::max() - 1))
+    if (flags.num_blocks > std::min(most, kMostBlocks))
       return absl::InvalidArgumentError(absl::StrCat("--num-gpu-blocks-override is ",
                                                      flags.num_blocks, "; block ids have 31 bits"));
     capacity.num_blocks = flags.num_blocks;
@@ -32,7 +44,6 @@ absl::StatusOr<WorkerCapacity> PlanHostMemory(const MemoryFlags& flags, const De
     return capacity;
   }
 
-  const int64_t free_bytes = std::max<int64_t>(0, memory.free_bytes - use.activation_bytes);
   const std::string beside =
       absl::StrCat(FormatByteSize(free_bytes), " free beside ",
                    FormatByteSize(use.activation_bytes), " for the largest step");
@@ -62,8 +73,7 @@ absl::StatusOr<WorkerCapacity> PlanHostMemory(const MemoryFlags& flags, const De
     capacity.kv_budget_bytes = std::min(kDefaultMostBytes, free_bytes / 2);
     capacity.budget_reason = absl::StrCat("min(4 GiB, half of ", beside, ")");
   }
-  capacity.num_blocks = std::min<int64_t>(geometry.LendableBlocks(capacity.kv_budget_bytes),
-                                          std::numeric_limits<BlockId>::max() - 1);
+  capacity.num_blocks = std::min(geometry.LendableBlocks(capacity.kv_budget_bytes), kMostBlocks);
   return capacity;
 }
 

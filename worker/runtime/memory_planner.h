@@ -17,6 +17,7 @@ struct MemoryFlags {
   int64_t num_blocks = 0;             // --num-gpu-blocks-override; 0: not given
   int64_t kv_cache_bytes = 0;         // --kv-cache-memory-bytes; 0: not given
   std::optional<double> utilization;  // --gpu-memory-utilization, of the device's whole memory
+  int64_t swap_bytes = -1;            // --swap-space, of the host; 0: none; -1: not given
 };
 
 // Bytes the worker holds or will hold besides the cache.
@@ -27,7 +28,8 @@ struct MemoryUse {
 
 // The budget of a worker whose device memory is the machine's own: without flags it takes
 // min(4 GiB, half of what stays free beside the largest step). INVALID_ARGUMENT for flags out of
-// range. A budget too small for one block is not an error: the capacity then says 0 blocks.
+// range. A budget too small for one block is not an error: the capacity then says 0 blocks. Swapped
+// blocks go to min(4 GiB, a quarter of what is free) unless told otherwise.
 absl::StatusOr<WorkerCapacity> PlanHostMemory(const MemoryFlags& flags, const DeviceMemory& memory,
                                               const MemoryUse& use, const CacheGeometry& geometry);
 

@@ -22,6 +22,9 @@ absl::Status CheckConfig(const WorkerConfig& config) {
   if (config.num_blocks < 0)
     return absl::InvalidArgumentError(
         absl::StrCat("num_blocks is ", config.num_blocks, "; it must not be negative"));
+  if (config.num_swap_blocks < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_swap_blocks is ", config.num_swap_blocks, "; it must not be negative"));
   return absl::OkStatus();
 }
 
@@ -48,7 +51,8 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   Forget();
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                           Decoder::Create(backend_, model_, limits));
-  OCTAVO_ASSIGN_OR_RETURN(pool_, KvPool::Create(backend_, geometry, config.num_blocks));
+  OCTAVO_ASSIGN_OR_RETURN(
+      pool_, KvPool::Create(backend_, geometry, config.num_blocks, config.num_swap_blocks));
   MirrorLimits mirror;
   mirror.num_blocks = config.num_blocks;
   mirror.block_size = config.block_size;
@@ -57,12 +61,18 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   mirror.max_num_batched_tokens = config.max_num_batched_tokens;
   mirror.vocab_size = model_.config.vocab_size;
   mirror.group_windows = WindowsOf(geometry.groups());
+  mirror.num_swap_blocks = config.num_swap_blocks;
   mirror_ = std::make_unique<TableMirror>(mirror);
+  if (config.num_swap_blocks > 0) {
+    absl::MutexLock lock(&swaps_mutex_);
+    swaps_ = std::make_unique<SwapQueue>(*pool_);
+  }
   inputs_ = std::make_unique<StepInputs>(backend_);
   decoder_ = std::move(decoder);
 
   WorkerCapacity capacity;
   capacity.num_blocks = config.num_blocks;
+  capacity.num_swap_blocks = config.num_swap_blocks;
   capacity.weight_bytes = use.weight_bytes;
   capacity.activation_bytes = use.activation_bytes;
   capacity.kv_budget_bytes = geometry.PoolBytes(config.num_blocks + 1);
@@ -71,6 +81,12 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
 }
 
 void ModelRunner::Forget() {
+  std::unique_ptr<SwapQueue> ended;
+  {
+    absl::MutexLock lock(&swaps_mutex_);
+    ended = std::move(swaps_);
+  }
+  ended.reset();  // waits for its copies
   decoder_.reset();
   inputs_.reset();
   mirror_.reset();
@@ -79,19 +95,41 @@ void ModelRunner::Forget() {
 
 absl::StatusOr<StepResult> ModelRunner::Execute(const StepPlan& plan) {
   if (!configured()) return absl::FailedPreconditionError("no KV cache is configured");
-  const auto start = std::chrono::steady_clock::now();
   StepResult result;
   result.epoch = plan.epoch;
   result.step = plan.step;
   OCTAVO_RETURN_IF_ERROR(mirror_->Apply(plan));
+  SwapQueue* const swapping = swaps();
+  if (swapping != nullptr) {
+    OCTAVO_ASSIGN_OR_RETURN(result.swap_in_seconds, swapping->FinishIns(plan));
+    swapping->BeginOuts(plan);
+  }
+  const auto start = std::chrono::steady_clock::now();
   OCTAVO_RETURN_IF_ERROR(pool_->CopyBlocks(plan.copies));
+  if (!plan.slices.empty()) OCTAVO_RETURN_IF_ERROR(Compute(plan, &result));
+  result.compute_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (swapping != nullptr) {
+    OCTAVO_ASSIGN_OR_RETURN(result.swap_out_seconds, swapping->FinishOuts());
+  }
+  return result;
+}
+
+void ModelRunner::BeginSwapIns(const StepPlan& plan) {
+  absl::MutexLock lock(&swaps_mutex_);
+  if (swaps_ != nullptr) swaps_->BeginIns(plan);
+}
+
+SwapQueue* ModelRunner::swaps() {
+  absl::MutexLock lock(&swaps_mutex_);
+  return swaps_.get();
+}
+
+absl::Status ModelRunner::Compute(const StepPlan& plan, StepResult* result) {
   OCTAVO_RETURN_IF_ERROR(inputs_->Build(plan, *mirror_));
   OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, decoder_->Forward(inputs_->batch(), pool_->view(),
                                                                  inputs_->sampled_row_ids()));
-  OCTAVO_RETURN_IF_ERROR(Sample(logits, &result));
-  result.compute_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return result;
+  return Sample(logits, result);
 }
 
 absl::Status ModelRunner::Sample(Matrix logits, StepResult* result) {

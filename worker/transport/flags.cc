@@ -32,6 +32,10 @@ void AddMemoryFlags(CLI::App& app, MemoryFlags* memory) {
       ->check(CLI::Range(0.0, 1.0));
   AddByteSizeOption(app, "--kv-cache-memory-bytes", &memory->kv_cache_bytes,
                     "Bytes of KV cache, like 512MiB; overrides --gpu-memory-utilization");
+  AddByteSizeOption(app, "--swap-space", &memory->swap_bytes,
+                    "Bytes of host memory for the KV blocks of preempted requests, like 4GiB, "
+                    "touched only as they are used; 0: none, they are recomputed; default: "
+                    "min(4 GiB, a quarter of what is free)");
   if (app.get_option_no_throw("--num-gpu-blocks-override") == nullptr)
     app.add_option("--num-gpu-blocks-override", memory->num_blocks,
                    "Blocks of KV cache, whatever the memory; overrides the two above")

@@ -27,6 +27,8 @@ StepPlan RandomPlan(Random& random) {
   StepPlan plan{.epoch = static_cast<Epoch>(random.Wide()), .step = random.Wide()};
   for (int i = random.Int(0, 5); i > 0; --i) plan.dropped.push_back(random.Wide());
   for (int i = random.Int(0, 5); i > 0; --i) plan.copies.push_back({2 * i, 2 * i + 1});
+  for (int i = random.Int(0, 5); i > 0; --i) plan.swap_outs.push_back({20 + i, 2 * i});
+  for (int i = random.Int(0, 5); i > 0; --i) plan.swap_ins.push_back({30 + i, 2 * i + 1});
   for (int i = random.Int(0, 20); i > 0; --i) {
     SeqSlice slice;
     slice.sequence = random.Wide();
@@ -74,7 +76,11 @@ TEST(StepCodec, RandomPlansSurviveTheWire) {
 TEST(StepCodec, RandomResultsSurviveTheWire) {
   for (uint32_t seed = 0; seed < 100; ++seed) {
     Random random(seed);
-    StepResult result{.epoch = 3, .step = random.Wide(), .compute_seconds = random.Unit()};
+    StepResult result{.epoch = 3,
+                      .step = random.Wide(),
+                      .compute_seconds = random.Unit(),
+                      .swap_out_seconds = random.Unit(),
+                      .swap_in_seconds = random.Unit()};
     for (int i = random.Int(0, 20); i > 0; --i) {
       SampledToken sample{
           .sequence = random.Wide(), .token = random.Int(0, 50000), .logprob = -random.Unit()};
@@ -90,6 +96,8 @@ TEST(StepCodec, RandomResultsSurviveTheWire) {
     EXPECT_EQ(back->step, result.step);
     EXPECT_EQ(back->samples, result.samples);
     EXPECT_EQ(back->compute_seconds, result.compute_seconds);
+    EXPECT_EQ(back->swap_out_seconds, result.swap_out_seconds);
+    EXPECT_EQ(back->swap_in_seconds, result.swap_in_seconds);
   }
 }
 
@@ -111,7 +119,8 @@ constexpr StepLimits kLimits = {.max_num_seqs = 2,
                                 .max_num_batched_tokens = 4,
                                 .max_model_len = 10,
                                 .vocab_size = 100,
-                                .num_blocks = 8};
+                                .num_blocks = 8,
+                                .num_swap_blocks = 4};
 
 std::string ErrorOf(const worker::v1::StepPlan& message) {
   const absl::StatusOr<StepPlan> plan = DecodePlan(message, kLimits);
@@ -183,6 +192,28 @@ TEST(StepCodec, RefusesForksAndReplacementsThatCannotBe) {
   EXPECT_EQ(ErrorOf(plan), "accepted");
 }
 
+TEST(StepCodec, RefusesSwapsThatCannotBe) {  // swap.1
+  const auto swap = [](auto* swaps, uint32_t device, uint32_t host) {
+    auto* to = swaps->Add();
+    to->set_device(device);
+    to->set_host(host);
+  };
+  auto plan = ValidPlan();
+  swap(plan.mutable_swap_outs(), 4, 1);
+  swap(plan.mutable_swap_ins(), 5, 2);
+  EXPECT_EQ(ErrorOf(plan), "accepted");
+  swap(plan.mutable_swap_ins(), 4, 3);
+  EXPECT_EQ(ErrorOf(plan), "block 4 is named by two swaps");
+  plan.mutable_swap_ins(1)->set_device(6);
+  plan.mutable_swap_ins(1)->set_host(1);
+  EXPECT_EQ(ErrorOf(plan), "host block 1 is named by two swaps");
+  plan.mutable_swap_ins(1)->set_host(5);
+  EXPECT_EQ(ErrorOf(plan), "host block is 5; it must be between 1 and 4");
+  plan.mutable_swap_ins(1)->set_host(3);
+  plan.mutable_swap_ins(1)->set_device(9);
+  EXPECT_EQ(ErrorOf(plan), "swapped block is 9; it must be between 1 and 8");
+}
+
 TEST(StepCodec, RefusesForeignTokensInResults) {
   worker::v1::StepResult message;
   message.add_samples()->set_token(100);
@@ -191,6 +222,9 @@ TEST(StepCodec, RefusesForeignTokensInResults) {
   message.mutable_samples(0)->set_token(1);
   message.set_compute_seconds(-1);
   EXPECT_FALSE(DecodeResult(message, kLimits).ok());
+  message.set_compute_seconds(1);
+  message.set_swap_in_seconds(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(DecodeResult(message, kLimits).status().message(), "swap_in_seconds is inf");
 }
 
 TEST(StepCodec, ExecutorStructsSurviveTheWire) {
@@ -222,19 +256,24 @@ TEST(StepCodec, ExecutorStructsSurviveTheWire) {
                             .max_model_len = 1024,
                             .max_num_seqs = 64,
                             .max_num_batched_tokens = 512,
-                            .num_blocks = 400};
+                            .num_blocks = 400,
+                            .num_swap_blocks = 90};
   worker::v1::ConfigureRequest configured;
   EncodeConfig(config, &configured);
   const auto decoded = DecodeConfig(configured);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->kv_dtype, DType::kF32);
   EXPECT_EQ(decoded->num_blocks, 400);
+  EXPECT_EQ(decoded->num_swap_blocks, 90);
   EXPECT_EQ(decoded->max_num_batched_tokens, 512);
   configured.set_kv_dtype("Q4_0");
   EXPECT_THAT(DecodeConfig(configured).status().message(), HasSubstr("kv_dtype is \"Q4_0\""));
 
   worker::v1::ConfigureResponse capacity;
-  EncodeCapacity({.num_blocks = 7, .weight_bytes = 9, .budget_reason = "because"}, &capacity);
+  EncodeCapacity(
+      {.num_blocks = 7, .weight_bytes = 9, .budget_reason = "because", .num_swap_blocks = 5},
+      &capacity);
+  EXPECT_EQ(DecodeCapacity(capacity)->num_swap_blocks, 5);
   EXPECT_EQ(DecodeCapacity(capacity)->num_blocks, 7);
   EXPECT_EQ(DecodeCapacity(capacity)->budget_reason, "because");
   capacity.set_num_blocks(uint64_t{1} << 40);

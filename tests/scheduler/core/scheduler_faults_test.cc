@@ -78,7 +78,7 @@ TEST(SchedulerReset, EverythingRunningIsRecomputedInANewEpoch) {
   EXPECT_EQ(harness.scheduler.stats().steps_in_flight, 0);
   EXPECT_EQ(harness.scheduler.stats().free_blocks, 64);
   EXPECT_EQ(harness.scheduler.stats().preemptions_reset, 2u);
-  EXPECT_TRUE(harness.scheduler.TakePreemptions().at(0).by_reset);
+  EXPECT_EQ(harness.scheduler.TakePreemptions().at(0).reason, PreemptionReason::kWorkerReset);
 
   const StepPlan plan = *harness.Schedule();
   EXPECT_EQ(plan.epoch, 2u);

@@ -33,7 +33,7 @@ TEST(SchedulerPressure, AJuniorGivesItsBlocksToASeniorAndIsRecomputed) {  // lif
   EXPECT_EQ(events[0].request, 2u);
   EXPECT_EQ(events[0].blocks, 2);
   EXPECT_EQ(events[0].tokens_lost, 8);
-  EXPECT_FALSE(events[0].by_reset);
+  EXPECT_EQ(events[0].reason, PreemptionReason::kNoFreeBlocks);
   while (harness.scheduler.stats().running == 1 && harness.scheduler.stats().waiting == 1) {
     harness.Step();
   }

@@ -17,7 +17,8 @@ const MirrorLimits kLimits = {.num_blocks = 10,
                               .max_model_len = 32,
                               .max_num_seqs = 2,
                               .max_num_batched_tokens = 16,
-                              .vocab_size = 100};
+                              .vocab_size = 100,
+                              .num_swap_blocks = 4};
 
 SeqSlice Start(SequenceId id, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
   SeqSlice slice;
@@ -223,6 +224,25 @@ TEST_F(TableMirrorTest, AReplacedBlockIsACopyOfWhatItWas) {  // kv.2
   ASSERT_TRUE(mirror_.Apply(plan).ok());
   EXPECT_THAT(mirror_.Find(6)->blocks, ElementsAre(7));
   EXPECT_THAT(mirror_.Find(5)->blocks, ElementsAre(4));
+}
+
+TEST_F(TableMirrorTest, RefusesSwapsThatCannotBe) {  // swap.1, step.4
+  StepPlan plan = Plan({Start(5, {1, 2}, {4})});
+  plan.swap_outs = {{6, 1}, {7, 2}};
+  plan.swap_ins = {{8, 3}};
+  plan.swap_ins[0].device = 7;
+  ExpectInvalid(plan, "block 7 is named by two swaps");
+  plan.swap_ins[0] = {8, 2};
+  ExpectInvalid(plan, "host block 2 is named by two swaps");
+  plan.swap_ins[0] = {8, 5};
+  ExpectInvalid(plan, "host block 5 is outside [1, 4]");
+  plan.swap_ins[0] = {11, 3};
+  ExpectInvalid(plan, "swapped block 11 is outside [1, 10]");
+  plan.swap_ins[0] = {8, 3};
+  plan.copies = {{4, 8}};
+  ExpectInvalid(plan, "block 8 is swapped and the target of a copy");
+  plan.copies.clear();
+  EXPECT_TRUE(mirror_.Apply(plan).ok());
 }
 
 // Rows of two blocks: a group that sees all, one that sees 6 tokens (kv.7).

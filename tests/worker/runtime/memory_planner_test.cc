@@ -65,6 +65,15 @@ TEST(MemoryPlanner, BytesOverrideTheShareAndBlocksOverrideBoth) {
   EXPECT_EQ(capacity.kv_budget_bytes, 401 * 368640);
 }
 
+TEST(MemoryPlanner, SwapSpaceIsAQuarterOfWhatIsFreeUnlessTold) {
+  EXPECT_EQ(Plan({}).num_swap_blocks, (10 * kGiB - 200 * kMiB) / 4 / 368640);
+  EXPECT_EQ(Plan({}, {.total_bytes = 64 * kGiB, .free_bytes = 60 * kGiB}).num_swap_blocks,
+            4 * kGiB / 368640);
+  EXPECT_EQ(Plan({.swap_bytes = 0}).num_swap_blocks, 0);
+  EXPECT_EQ(Plan({.num_blocks = 400, .swap_bytes = 100 * kMiB}).num_swap_blocks,
+            100 * kMiB / 368640);
+}
+
 TEST(MemoryPlanner, RefusesFlagsOutOfRangeByName) {
   const auto error = [](const MemoryFlags& flags) {
     return std::string(PlanHostMemory(flags, kMemory, kUse, SmolGeometry()).status().message());

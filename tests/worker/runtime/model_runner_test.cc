@@ -132,6 +132,56 @@ TEST_F(ModelRunnerTest, ForksSampleTheSameLogitsAndGoOnByThemselves) {  // det.2
   }
 }
 
+// Tokens and log-probabilities of steps 2 to 6, the sequence being swapped out in step 3 and
+// back in step 4, into another block, or not at all.
+std::vector<SampledToken> RunWithSwap(ModelRunner& runner, bool swapped, bool early) {
+  WorkerConfig config = TinyConfig(1);
+  config.num_swap_blocks = 4;
+  EXPECT_TRUE(runner.Configure(config).ok());
+  EXPECT_TRUE(runner.Execute(PrefillPlan(1)).ok());
+  std::vector<SampledToken> samples;
+  for (StepId step = 2; step < 7; ++step) {
+    StepPlan plan = NextTokenPlan(1, step);
+    if (swapped && step == 3) {
+      // Beside the compute of another sequence; the block is then overwritten by a third.
+      StepPlan out = PrefillPlan(1, 3, /*sequence=*/8, /*block=*/5);
+      out.swap_outs = {{2, 4}};
+      out.dropped = {7};
+      const absl::StatusOr<StepResult> result = runner.Execute(out);
+      EXPECT_TRUE(result.ok()) << result.status();
+      EXPECT_GT(result->swap_out_seconds, 0);
+      EXPECT_EQ(result->swap_in_seconds, 0);
+      EXPECT_TRUE(runner.Execute(PrefillPlan(1, 4, /*sequence=*/9, /*block=*/2)).ok());
+      plan.step = 5;
+      plan.slices[0].start = PrefillPlan(1).slices[0].start;
+      plan.slices[0].feed_sampled = false;
+      plan.slices[0].tokens = {samples.back().token};
+      plan.slices[0].new_blocks = {3};
+      plan.swap_ins = {{3, 4}};
+      if (early) runner.BeginSwapIns(plan);
+    }
+    const absl::StatusOr<StepResult> result = runner.Execute(plan);
+    EXPECT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->swap_in_seconds > 0, swapped && step == 3);
+    samples.push_back(result->samples.at(0));
+  }
+  return samples;
+}
+
+TEST_F(ModelRunnerTest, ASequenceThatWasSwappedOutGoesOnWithTheSameBits) {  // det.2
+  const std::vector<SampledToken> expected = RunWithSwap(runner_, false, false);
+  EXPECT_EQ(RunWithSwap(runner_, true, false), expected);
+  EXPECT_EQ(RunWithSwap(runner_, true, true), expected);
+}
+
+TEST_F(ModelRunnerTest, SwapsNeedHostBlocks) {
+  ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
+  StepPlan plan = PrefillPlan(1);
+  plan.swap_ins = {{3, 1}};
+  EXPECT_THAT(std::string(runner_.Execute(plan).status().message()),
+              HasSubstr("host block 1 is outside [1, 0]"));
+}
+
 TEST_F(ModelRunnerTest, AnEmptyPlanIsAStepWithoutSamples) {
   ASSERT_TRUE(runner_.Configure(TinyConfig(1)).ok());
   StepPlan plan;

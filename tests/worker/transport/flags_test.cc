@@ -27,13 +27,14 @@ TEST(WorkerFlags, HaveTheirDefaults) {
   EXPECT_EQ(flags.device.dtype, "auto");
   EXPECT_FALSE(flags.memory.utilization.has_value());
   EXPECT_EQ(flags.memory.kv_cache_bytes, 0);
+  EXPECT_EQ(flags.memory.swap_bytes, -1);
 }
 
 TEST(WorkerFlags, ReachTheExecutor) {
   const LocalExecutorOptions options =
       ExecutorOptions(Parse({"--model", "m", "--threads", "3", "--dtype", "bfloat16", "--isa",
                              "avx2", "--gpu-memory-utilization", "0.5", "--kv-cache-memory-bytes",
-                             "512MiB", "--num-gpu-blocks-override", "400"}),
+                             "512MiB", "--num-gpu-blocks-override", "400", "--swap-space", "0"}),
                       "here");
   EXPECT_EQ(options.name, "here");
   EXPECT_EQ(options.model_path, "m");
@@ -43,6 +44,7 @@ TEST(WorkerFlags, ReachTheExecutor) {
   EXPECT_EQ(options.memory.utilization, 0.5);
   EXPECT_EQ(options.memory.kv_cache_bytes, 512 << 20);
   EXPECT_EQ(options.memory.num_blocks, 400);
+  EXPECT_EQ(options.memory.swap_bytes, 0);
 }
 
 TEST(WorkerFlags, RefuseValuesOutOfRange) {
