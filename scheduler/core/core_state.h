@@ -9,6 +9,7 @@
 
 #include "common/ids.h"
 #include "scheduler/core/admission.h"
+#include "scheduler/core/cost_model.h"
 #include "scheduler/core/preemption.h"
 #include "scheduler/core/prefix_producers.h"
 #include "scheduler/core/request_queues.h"
@@ -17,6 +18,7 @@
 #include "scheduler/core/scheduler_config.h"
 #include "scheduler/core/slot_use.h"
 #include "scheduler/kv/kv_manager.h"
+#include "scheduler/kv/swap_pool.h"
 
 namespace octavo {
 
@@ -31,6 +33,8 @@ struct InFlightStep {
   StepId step = 0;
   int32_t tokens = 0;
   int32_t prefill_tokens = 0;
+  int64_t swap_outs = 0;  // blocks
+  int64_t swap_ins = 0;
   std::vector<InFlightSlice> slices;  // in plan order
 };
 
@@ -38,13 +42,18 @@ struct CoreState {
   explicit CoreState(const SchedulerConfig& c);
 
   // Takes the blocks of a running request, of all its choices, and sends it back to the waiting
-  // queue.
-  void Preempt(RequestState* request, PreemptionReason reason);
+  // queue. `plan` is that of the step being built, which may swap them out (swap.1); nullptr when
+  // the workers have lost them.
+  void Preempt(RequestState* request, StepPlan* plan);
+  // The workers' copies of what a waiting request had are of no use to it any more.
+  void ForgetRetained(RequestState* request, StepId last_step);
   // The table of a choice is gone: of one that ended, or with its whole request.
   void DropTable(SequenceState* choice);
 
   const SchedulerConfig config;
   KvManager kv;
+  SwapPool swap;
+  CostModel costs;
   RequestQueues queues;
   PrefixProducers producers;
   std::map<RequestId, std::unique_ptr<RequestState>> requests;  // waiting and running

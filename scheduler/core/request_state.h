@@ -11,6 +11,7 @@
 #include "scheduler/core/request.h"
 #include "scheduler/kv/block_table.h"
 #include "scheduler/kv/prefix_cache.h"
+#include "scheduler/kv/retained_table.h"
 
 namespace octavo {
 
@@ -97,9 +98,13 @@ struct RequestState {
   int32_t source_computed = 0;
   // What an immune request with several choices has put aside for them.
   BlockTable spare;
+  // While it waits: what it had before it was preempted. Only of one choice.
+  RetainedTable retained;
 
   int32_t uncommitted_slices = 0;  // over all choices and incarnations
-  StepId last_step = 0;            // the last one that names a table; 0: none in this epoch
+  // The last one that names a table, or swaps its blocks; 0: none in this epoch. A waiting request
+  // does not start before it is committed.
+  StepId last_step = 0;
 };
 
 inline int32_t SequenceState::num_generated() const { return num_known() - request->prompt_tokens; }

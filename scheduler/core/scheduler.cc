@@ -68,7 +68,8 @@ std::optional<StepPlan> Scheduler::Schedule(absl::Time now) {
   record.step = state.next_step;
   StepPlan plan;
   StepBuilder(&state, now, &state.victim_scratch).Build(&plan, &record);
-  if (plan.slices.empty()) {
+  // One that only swaps out is a step like any other: blocks come back when it is committed.
+  if (plan.slices.empty() && plan.swap_outs.empty()) {
     OCTAVO_CHECK(!state.in_flight.empty() || state.requests.empty(),
                  "no progress with requests=", state.requests.size());
     state.spare_steps.push_back(std::move(record));
@@ -77,6 +78,10 @@ std::optional<StepPlan> Scheduler::Schedule(absl::Time now) {
   plan.epoch = state.epoch;
   plan.step = state.next_step++;
   plan.dropped.swap(state.dropped);
+  record.swap_outs = std::ssize(plan.swap_outs);
+  record.swap_ins = std::ssize(plan.swap_ins);
+  state.counters.swapped_out_blocks += static_cast<uint64_t>(record.swap_outs);
+  state.counters.swapped_in_blocks += static_cast<uint64_t>(record.swap_ins);
   state.last_slices = plan.slices.size();
   state.in_flight.push_back(std::move(record));
   return plan;
@@ -126,6 +131,14 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
   InFlightStep record = std::move(state.in_flight.front());
   state.in_flight.erase(state.in_flight.begin());
   state.kv.CommitStep(record.step);
+  state.swap.CommitStep(record.step);
+  state.costs.Observe({.prefill_tokens = record.prefill_tokens,
+                       .decode_tokens = record.tokens - record.prefill_tokens,
+                       .compute_seconds = result.compute_seconds,
+                       .swap_out_bytes = record.swap_outs * state.config.block_bytes,
+                       .swap_out_seconds = result.swap_out_seconds,
+                       .swap_in_bytes = record.swap_ins * state.config.block_bytes,
+                       .swap_in_seconds = result.swap_in_seconds});
   ++state.counters.steps;
   state.counters.prompt_tokens += record.prefill_tokens;
 
@@ -214,6 +227,7 @@ void Scheduler::EndRequest(RequestState* request, FinishReason reason) {
     state.ended_tokens += request->prompt_tokens + request->generated_tokens();
   }
   state.kv.Release(&request->spare, request->last_step);
+  state.ForgetRetained(request, request->last_step);
   state.queues.End(request);
   auto owned = state.requests.extract(request->rank.id);
   // Even when no step names it any more: the caller still looks at it, then calls ForgetEnded.
@@ -231,6 +245,7 @@ void Scheduler::ResetWorkers() {
   ++state.epoch;
   state.next_step = 1;
   state.kv.ForgetSteps();
+  state.swap.ForgetSteps();
   for (InFlightStep& record : state.in_flight) {
     for (const InFlightSlice& slice : record.slices) {
       slice.sequence->request->uncommitted_slices = 0;
@@ -238,9 +253,12 @@ void Scheduler::ResetWorkers() {
     }
   }
   state.in_flight.clear();
-  for (const auto& [id, request] : state.requests) request->last_step = 0;
+  for (const auto& [id, request] : state.requests) {
+    request->last_step = 0;
+    state.ForgetRetained(request.get(), 0);
+  }
   while (!state.queues.running().empty()) {
-    state.Preempt(state.queues.running().front(), PreemptionReason::kWorkerReset);
+    state.Preempt(state.queues.running().front(), nullptr);
   }
   state.dropped.clear();
   for (const auto& [id, request] : state.requests) {
@@ -253,6 +271,9 @@ void Scheduler::ResetWorkers() {
 int64_t Scheduler::FlushPrefixCache() {
   ++state_->counters.prefix_flushes;
   state_->producers.Clear();
+  for (const auto& [id, request] : state_->requests) {
+    state_->ForgetRetained(request.get(), request->last_step);
+  }
   return state_->kv.FlushCache();
 }
 
@@ -264,7 +285,11 @@ SchedulerStats Scheduler::stats() const {
   const CoreState& state = *state_;
   SchedulerStats stats = state.counters;
   stats.num_blocks = state.kv.num_blocks();
-  stats.num_swap_blocks = state.config.num_swap_blocks;
+  stats.num_swap_blocks = state.swap.num_blocks();
+  stats.used_swap_blocks = state.swap.num_used();
+  stats.prefill_tokens_per_second = state.costs.prefill_tokens_per_second();
+  stats.swap_out_bytes_per_second = state.costs.swap_out_bytes_per_second();
+  stats.swap_in_bytes_per_second = state.costs.swap_in_bytes_per_second();
   stats.cached_blocks = state.kv.num_cached();
   stats.free_blocks = state.kv.num_free() - stats.cached_blocks;
   stats.active_blocks = stats.num_blocks - state.kv.num_free();

@@ -13,6 +13,23 @@
 namespace octavo {
 namespace {
 
+// At least one token is left to compute for a request that returns with all that it had.
+void CheckRetained(const CoreState& state, const RequestState& request) {
+  const RetainedTable& retained = request.retained;
+  if (retained.empty()) return;
+  OCTAVO_CHECK(request.request.n == 1, "request=", request.rank.id, " retains several tables");
+  OCTAVO_CHECK(std::ssize(retained.blocks) == state.kv.BlocksFor(retained.tokens),
+               "request=", request.rank.id, " tokens=", retained.tokens);
+  const SequenceState& choice = request.choices[0];
+  OCTAVO_CHECK(retained.tokens < choice.num_known() + choice.uncommitted_samples,
+               "request=", request.rank.id, " tokens=", retained.tokens);
+  for (const RetainedBlock& block : retained.blocks) {
+    OCTAVO_CHECK(block.host == kPaddingBlock || !state.kv.IsFree(block.block) ||
+                     request.last_step <= state.kv.committed(),
+                 "block ", block.block, " is free while it is copied out (swap.1)");
+  }
+}
+
 // Running and waiting requests are exactly the ones alive, each in its own list, in order of rank.
 void CheckQueues(const CoreState& state) {
   const std::vector<RequestState*>& running = state.queues.running();
@@ -27,6 +44,7 @@ void CheckQueues(const CoreState& state) {
   for (const RequestState* request : state.queues.waiting()) {
     OCTAVO_CHECK(request->phase == Phase::kWaiting && request->spare.empty(),
                  "request=", request->rank.id);
+    CheckRetained(state, *request);
     for (const SequenceState& choice : request->choices) {
       OCTAVO_CHECK(
           choice.table.empty() && choice.computed == 0 && !choice.decoding && !choice.started,
@@ -202,6 +220,15 @@ void Scheduler::CheckInvariants() const {
   CheckSlotUse(slot_use(), state.kv);
   state.producers.CheckInvariants();
   state.kv.CheckInvariants(tables);
+  std::vector<BlockId> hosts;
+  for (const auto& [id, request] : state.requests) {
+    OCTAVO_CHECK(request->phase == Phase::kWaiting || request->retained.empty(),
+                 "request=", request->rank.id);
+    for (const RetainedBlock& block : request->retained.blocks) {
+      if (block.host != kPaddingBlock) hosts.push_back(block.host);
+    }
+  }
+  state.swap.CheckInvariants(hosts);
 }
 
 }  // namespace octavo

@@ -114,7 +114,7 @@ void StepBuilder::ExplainWait(RequestState* request, WaitReport* report) {
   }
   const SequenceState* producer = FindProducer(request, &report->awaited_block);
   report->producer = producer == nullptr ? 0 : producer->request->rank.id;
-  if (request->uncommitted_slices > 0) {
+  if (request->uncommitted_slices > 0 || request->last_step > kv.committed()) {
     report->reason = WaitReason::kStepInFlight;
   } else if (report->behind != 0) {
     report->reason = WaitReason::kBehind;

@@ -1,5 +1,6 @@
 // StepBuilder: which waiting requests start, and with whose blocks.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -27,8 +28,9 @@ void StepBuilder::Admit() {
   for (auto next = waiting.begin(); next != waiting.end() && budget_ > 0;) {
     RequestState* request = *next++;
     if (width + request->width() > max_running) return;
-    // Its last token may still be in flight, and with it the end of the request.
-    if (request->uncommitted_slices > 0) return;
+    // Its last token may still be in flight, and with it the end of the request; or its blocks are
+    // on their way to the host.
+    if (request->uncommitted_slices > 0 || request->last_step > state_.kv.committed()) return;
     const int64_t reserve =
         state_.queues.running().empty() ? 0 : AdmissionReserve(state_.config, next_step_blocks);
     if (state_.kv.num_free() - reserve < 1) {
@@ -81,9 +83,9 @@ const SequenceState* StepBuilder::FindProducer(RequestState* request, int32_t* b
       return producer;
     }
   }
-  const int64_t found = MatchPrefix(leader);
+  const int64_t found = FindRetained(*request, MatchPrefix(leader)).end;
   const int64_t most = MostFound(*leader);
-  if (found == most) return nullptr;
+  if (found >= most) return nullptr;
   const SequenceState* producer = state_.producers.Find(digests[static_cast<size_t>(found)]);
   if (producer == nullptr) return nullptr;
   // The tokens that it would compute a second time, against those until it gets the first of them.
@@ -120,6 +122,9 @@ int64_t StepBuilder::BlocksToStart(RequestState* request) const {
       needed += kv.NumFreeInWindows(Found(choice));
     }
   }
+  const Return retained = FindRetained(*request, source->chain.hit);
+  needed -= retained.intact - retained.free;
+  if (!state_.queues.running().empty()) needed += ResumeMargin(*request);
   return needed + (sets_aside ? SpareBlocks(state_.config, *request) : 0);
 }
 
@@ -144,10 +149,11 @@ bool StepBuilder::Start(RequestState* request, int64_t reserve) {
   if (!Fits(request, reserve)) return false;
   const int64_t spare =
       SetsAside(state_.config, *request) ? SpareBlocks(state_.config, *request) : 0;
-  BeginTables(request);
+  const Return retained = FindRetained(*request, request->leader()->chain.hit);
+  BeginTables(request, retained);
   OCTAVO_CHECK(kv.ReserveSpare(&request->spare, spare), "request=", request->rank.id);
   state_.queues.Run(request);
-  CountHit(request, request->source->computed);
+  CountHit(request, request->source->computed - retained.copied);
   const int32_t ready = request->source_computed;
   for (SequenceState& choice : request->choices) {
     if (choice.active && choice.awaits <= ready && !choice.decoding && budget_ > 0) {
@@ -157,7 +163,7 @@ bool StepBuilder::Start(RequestState* request, int64_t reserve) {
   return true;
 }
 
-void StepBuilder::BeginTables(RequestState* request) {
+void StepBuilder::BeginTables(RequestState* request, const Return& retained) {
   KvManager& kv = state_.kv;
   SequenceState* source = request->source = request->leader();
   const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
@@ -177,10 +183,11 @@ void StepBuilder::BeginTables(RequestState* request) {
     }
     if (own_way(choice)) kv.Adopt(&choice.table, Found(choice));
   }
+  if (!request->retained.empty()) Resume(request, retained);
   for (SequenceState& choice : request->choices) {
     if (!choice.active) continue;
     int64_t begun = kv.NumRows(choice.table);
-    int64_t found = begun;
+    int64_t found = choice.chain.hit;
     if (!own_way(choice)) {
       kv.ForkAhead(source->table, prompt_blocks, &choice.table);
       begun = prompt_blocks;
@@ -188,7 +195,8 @@ void StepBuilder::BeginTables(RequestState* request) {
       choice.awaits = static_cast<int32_t>(prompt_blocks * kv.block_size());
     }
     ReserveTable(&choice);
-    choice.computed = static_cast<int32_t>(begun * kv.block_size());
+    choice.computed =
+        &choice == source ? retained.computed : static_cast<int32_t>(begun * kv.block_size());
     kv.BeginChain(&choice.chain, found);
     choice.publish_at = choice.chain.enabled && publishes
                             ? static_cast<int32_t>((found + 1) * kv.block_size())
@@ -211,11 +219,66 @@ void StepBuilder::ReserveTable(SequenceState* choice) {
                "sequence=", choice->id);
 }
 
-void StepBuilder::CountHit(RequestState* request, int64_t found_tokens) {
+StepBuilder::Return StepBuilder::FindRetained(const RequestState& request, int64_t found) const {
+  const KvManager& kv = state_.kv;
+  const RetainedTable& before = request.retained;
+  const int32_t block_size = kv.block_size();
+  Return result{.found = found, .end = found, .computed = static_cast<int32_t>(found) * block_size};
+  for (; result.end < std::ssize(before.blocks); ++result.end) {
+    const RetainedBlock& block = before.blocks[static_cast<size_t>(result.end)];
+    const int32_t tokens = std::min(block_size, before.tokens - result.computed);
+    if (ReusesBlocks() && kv.Intact(block)) {
+      ++result.intact;
+      result.free += kv.IsFree(block.block) ? 1 : 0;
+    } else if (block.host != kPaddingBlock) {
+      result.copied += tokens;
+    } else {
+      break;
+    }
+    result.computed += tokens;
+  }
+  return result;
+}
+
+bool StepBuilder::ReusesBlocks() const {
+  return state_.config.preemption_granularity == PreemptionGranularity::kBlock;
+}
+
+int64_t StepBuilder::ResumeMargin(const RequestState& request) const {
+  if (request.pool_preemptions == 0 || Immune(state_.config, request)) return 0;
+  int64_t more = 0;
+  for (const SequenceState& choice : request.choices) {
+    if (!choice.active) continue;
+    more +=
+        state_.kv.BlocksFor(request.max_cached_tokens()) - state_.kv.BlocksFor(choice.num_known());
+  }
+  more *= state_.kv.num_keeping();
+  return static_cast<int64_t>(
+      std::ceil(static_cast<double>(more) * state_.config.preemption_resume_share));
+}
+
+void StepBuilder::Resume(RequestState* request, const Return& retained) {
+  const RetainedTable& before = request->retained;
+  const auto end = before.blocks.begin() + std::min(retained.end, std::ssize(before.blocks));
+  if (retained.end > retained.found) {
+    const auto begin = before.blocks.begin() + retained.found;
+    state_.kv.Resume(&request->leader()->table, {begin, end}, retained.computed, ReusesBlocks(),
+                     &plan_->swap_ins);
+  }
+  if (std::any_of(end, before.blocks.end(),
+                  [](const RetainedBlock& block) { return block.host != kPaddingBlock; })) {
+    ++state_.counters.swap_drops;
+  }
+  state_.costs.ObserveReturn(before.tokens - before.shared_tokens,
+                             retained.computed - retained.copied - before.shared_tokens);
+  state_.ForgetRetained(request, record_->step);
+}
+
+void StepBuilder::CountHit(RequestState* request, int32_t found_tokens) {
   SchedulerStats& counters = state_.counters;
   if (request->first_scheduled == absl::InfiniteFuture()) {
     request->first_scheduled = now_;
-    request->cached_tokens = static_cast<int32_t>(found_tokens);
+    request->cached_tokens = found_tokens;
     counters.started_prompt_tokens += static_cast<uint64_t>(request->prompt_tokens);
     if (!request->leader()->chain.enabled) return;
     counters.prefix_query_tokens += static_cast<uint64_t>(request->prompt_tokens);

@@ -106,7 +106,7 @@ bool StepBuilder::PreemptFor(const RequestState& beneficiary) {
   }
   const std::optional<size_t> victim = ChooseVictim(candidates_, beneficiary.rank);
   if (!victim) return false;
-  state_.Preempt(running[*victim], PreemptionReason::kNoFreeBlocks);
+  state_.Preempt(running[*victim], plan_);
   short_of_blocks_ = true;
   return true;
 }

@@ -63,9 +63,25 @@ class StepBuilder {
   // Whether the free blocks, but for `reserve`, can hold it. Says why not in state_.head_wait.
   bool Fits(RequestState* request, int64_t reserve);
   bool FitsInARow(const RequestState& request);
-  void BeginTables(RequestState* request);
   void ReserveTable(SequenceState* choice);
-  void CountHit(RequestState* request, int64_t found_tokens);
+  // How the table of a returning request begins: with `found` blocks of the index, then with those
+  // up to `end` that it had before, of which `intact` are still there and the rest on the host.
+  struct Return {
+    int64_t found = 0;
+    int64_t end = 0;
+    int64_t intact = 0;
+    int64_t free = 0;      // of the intact ones, those in the free list
+    int32_t computed = 0;  // tokens that the table then holds
+    int32_t copied = 0;    // of those, in blocks from the host
+  };
+  Return FindRetained(const RequestState& request, int64_t found) const;
+  bool ReusesBlocks() const;
+  // Blocks that must be free besides those that a returning request takes (life.3).
+  int64_t ResumeMargin(const RequestState& request) const;
+  void BeginTables(RequestState* request, const Return& retained);
+  // Appends what the request had before.
+  void Resume(RequestState* request, const Return& retained);
+  void CountHit(RequestState* request, int32_t found_tokens);
   int64_t RunningWidth() const;
   // Blocks of windowed groups that a choice holds while it computes its known tokens, but for its
   // first `shared` rows; when nothing runs the fewest that it can do with.

@@ -238,7 +238,7 @@ void EngineLoop::NotePreemptions() {
     OCTAVO_LOG(kInfo, PreemptionLine(event));
     if (event.reason == PreemptionReason::kNoFreeBlocks) {
       const auto advice =
-          preemption_watch_.Record(now, event.tokens_lost, scheduler_->stats().running);
+          preemption_watch_.Record(now, event, scheduler_->stats().running, current_.capacity);
       if (advice.has_value()) OCTAVO_LOG(kWarning, *advice);
       continue;
     }

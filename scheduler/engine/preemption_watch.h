@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/engine/capacity.h"
 
 namespace octavo {
 
@@ -22,13 +23,18 @@ class PreemptionWatch {
   static constexpr absl::Duration kWindow = absl::Seconds(60);
   static constexpr absl::Duration kQuiet = absl::Seconds(60);  // between two pieces of advice
 
-  // Records a preemption for lack of blocks. Returns the advice to log when they are sustained.
-  std::optional<std::string> Record(absl::Time now, int32_t tokens_lost, int64_t running);
+  // Records a preemption for lack of blocks, at which `running` requests ran besides. Returns the
+  // advice to log when they are sustained: what is missing for the traffic that `capacity` and the
+  // recorded preemptions show.
+  std::optional<std::string> Record(absl::Time now, const PreemptionEvent& event, int64_t running,
+                                    const CapacityReport& capacity);
 
  private:
   struct Entry {
     absl::Time time;
-    int32_t tokens_lost;
+    int64_t running = 0;
+    int64_t tokens_lost = 0;
+    int64_t swap_bytes = 0;
   };
   std::deque<Entry> recent_;  // at most kManyPreemptions, oldest first
   absl::Time last_advice_ = absl::InfinitePast();

@@ -27,6 +27,10 @@ int32_t BlockPool::ref_count(BlockId block) const {
   return const_cast<BlockPool*>(this)->At(block).ref_count;
 }
 
+uint64_t BlockPool::lendings(BlockId block) const {
+  return const_cast<BlockPool*>(this)->At(block).lendings;
+}
+
 void BlockPool::Unlink(BlockId block) {
   Block& entry = blocks_[block];
   blocks_[entry.previous].next = entry.next;
@@ -39,6 +43,7 @@ std::optional<BlockId> BlockPool::Lend() {
   if (block == kPaddingBlock) return std::nullopt;
   Unlink(block);
   blocks_[block].ref_count = 1;
+  ++blocks_[block].lendings;
   ++num_references_;
   return block;
 }
@@ -61,6 +66,7 @@ void BlockPool::LendThis(BlockId block) {
   OCTAVO_CHECK(At(block).ref_count == 0, "block ", block, " is lent");
   Unlink(block);
   blocks_[block].ref_count = 1;
+  ++blocks_[block].lendings;
   ++num_references_;
 }
 

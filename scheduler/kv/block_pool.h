@@ -26,6 +26,8 @@ class BlockPool {
   int64_t num_saved() const { return num_references_ - (num_blocks_ - num_free_); }
   // Tables that hold the block.
   int32_t ref_count(BlockId block) const;
+  // How often it was lent. Its content is good as long as this stays the same (kv.5).
+  uint64_t lendings(BlockId block) const;
 
   // The least recently freed block, now with count 1; nullopt when none is free.
   std::optional<BlockId> Lend();
@@ -49,6 +51,7 @@ class BlockPool {
     int32_t ref_count = 0;
     BlockId next = kPaddingBlock;  // meaningful while free; the padding block is the list's anchor
     BlockId previous = kPaddingBlock;
+    uint64_t lendings = 0;
   };
 
   Block& At(BlockId block);

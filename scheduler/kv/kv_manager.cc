@@ -54,8 +54,7 @@ void KvManager::Forget(const std::vector<BlockId>& displaced) {
 void KvManager::Share(BlockId block) {
   const int32_t holders = pool_.ref_count(block);
   if (holders == 0) {
-    OCTAVO_CHECK(cache_.Contains(block), "free block ", block, " holds nothing to share");
-    --num_cached_;
+    num_cached_ -= cache_.Contains(block) ? 1 : 0;
     filled_slots_ += filled_[block];
   } else {
     ++saved_total_;
@@ -146,6 +145,43 @@ void KvManager::Fork(const BlockTable& parent, int64_t rows, BlockTable* child) 
     child->blocks_.push_back(block);
   }
   child->slid_ = parent.slid_;
+}
+
+RetainedTable KvManager::Retain(const BlockTable& table, int32_t tokens) const {
+  RetainedTable retained;
+  const size_t held = static_cast<size_t>(BlocksFor(tokens));
+  OCTAVO_CHECK(retains() && held <= table.blocks_.size(), "tokens=", tokens,
+               " blocks=", table.num_blocks());
+  retained.tokens = tokens;
+  retained.blocks.reserve(held);
+  for (size_t i = 0; i < held; ++i) {
+    const BlockId block = table.blocks_[i];
+    if (retained.shared_tokens == static_cast<int64_t>(i) * block_size_ &&
+        pool_.ref_count(block) > 1) {
+      retained.shared_tokens = static_cast<int32_t>((i + 1) * static_cast<size_t>(block_size_));
+    }
+    retained.blocks.push_back({block, pool_.lendings(block)});
+  }
+  return retained;
+}
+
+void KvManager::Resume(BlockTable* table, std::span<const RetainedBlock> blocks, int64_t tokens,
+                       bool reuse, std::vector<BlockSwap>* swap_ins) {
+  // The intact ones first, all of them: a new one could be one of those.
+  const size_t begin = table->blocks_.size();
+  for (const RetainedBlock& retained : blocks) {
+    const bool intact = reuse && Intact(retained);
+    if (intact) Share(retained.block);
+    table->blocks_.push_back(intact ? retained.block : kPaddingBlock);
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    BlockId& entry = table->blocks_[begin + i];
+    if (entry != kPaddingBlock) continue;
+    OCTAVO_CHECK(blocks[i].host != kPaddingBlock && num_free() > 0, "block ", blocks[i].block);
+    entry = Lend();
+    swap_ins->push_back({entry, blocks[i].host});
+  }
+  Fill(*table, static_cast<int64_t>(begin) * block_size_, tokens);
 }
 
 int64_t KvManager::BlocksToWrite(const BlockTable& table, int64_t position) const {

@@ -13,6 +13,7 @@
 #include "scheduler/kv/block_pool.h"
 #include "scheduler/kv/block_table.h"
 #include "scheduler/kv/prefix_cache.h"
+#include "scheduler/kv/retained_table.h"
 
 namespace octavo {
 
@@ -128,6 +129,22 @@ class KvManager {
   // A step will write positions [`from`, `to`) of `table`. REQUIRES: it holds blocks for them.
   void Fill(const BlockTable& table, int64_t from, int64_t to);
 
+  // Coming back. What a table holds can be found again after its release, for as long as the blocks
+  // are not lent again; the prefix index has no part in this. Only without windows: a table that
+  // lost its tail would lack what they see of what is left.
+  bool retains() const { return num_groups_ == 1 && num_keeping_ == 1; }
+  // The blocks of `table` that hold its first `tokens` tokens. REQUIRES: retains().
+  RetainedTable Retain(const BlockTable& table, int32_t tokens) const;
+  bool Intact(const RetainedBlock& block) const {
+    return pool_.lendings(block.block) == block.lending;
+  }
+  bool IsFree(BlockId block) const { return pool_.ref_count(block) == 0; }
+  // Appends `blocks` to `table`, which then holds `tokens` tokens: intact ones themselves, if
+  // `reuse`, and new ones for the others, into which `swap_ins` copies their host blocks. REQUIRES:
+  // those have one; enough are free.
+  void Resume(BlockTable* table, std::span<const RetainedBlock> blocks, int64_t tokens, bool reuse,
+              std::vector<BlockSwap>* swap_ins);
+
   // The prefix index. See PrefixCache.
   void EnableCaching(PrefixChain* chain, absl::string_view adapter, absl::string_view salt) const {
     cache_.Enable(chain, adapter, salt);
@@ -142,6 +159,8 @@ class KvManager {
   // The first `committed` of `tokens` are in the blocks of `table`, written by committed steps.
   void Publish(const BlockTable& table, std::span<const TokenId> tokens, int64_t committed,
                PrefixChain* chain);
+  // Its table began before the last FlushCache.
+  bool Outdated(const PrefixChain& chain) const { return cache_.Outdated(chain); }
   // Free blocks among those that Adopt would take for `rows`: of groups that see all in the rows
   // from `first` on, and of the others.
   int64_t NumFree(std::span<const PrefixRef> rows, int64_t first) const;
@@ -152,6 +171,7 @@ class KvManager {
 
   // REQUIRES: steps are committed in order.
   void CommitStep(StepId step);
+  StepId committed() const { return committed_; }
   // The workers forgot everything: no step in flight matters, step ids start again, and no block
   // has its content any more.
   void ForgetSteps();
@@ -183,6 +203,7 @@ class KvManager {
   size_t At(int64_t row, int64_t group) const {
     return static_cast<size_t>(row * num_groups_ + group);
   }
+  // The block is found in the index, or was given up by who takes it again.
   void Share(BlockId block);
   void Return(BlockId block);
   void ReleaseNow(Deferred* deferred);

@@ -62,6 +62,10 @@ class PrefixCache {
 
   bool Contains(BlockId block) const { return config_.enabled && index_.Contains(block); }
   void Remove(BlockId block, std::vector<BlockId>* displaced) { index_.Remove(block, displaced); }
+  // Its table began before the last Clear: what it holds must not be found again.
+  bool Outdated(const PrefixChain& chain) const {
+    return chain.enabled && chain.generation != generation_;
+  }
   // Forgets all, and what running tables compute on top of it is not published either.
   void Clear();
 

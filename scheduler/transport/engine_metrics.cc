@@ -32,6 +32,31 @@ void AddState(const EngineSnapshot& snapshot, const std::string& model_name,
                      .Take());
 }
 
+void AddSwapping(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out) {
+  const SchedulerStats& stats = snapshot.stats;
+  const bool known = snapshot.capacity.num_blocks > 0;
+  const double block_bytes = known ? Value(snapshot.capacity.geometry.bytes_per_block()) : 0;
+  out->push_back(
+      Family("octavo_swapped_bytes_total",
+             "Bytes of preempted requests' blocks copied to host memory and back, of one "
+             "worker.",
+             MetricType::Counter)
+          .Add(Value(stats.swapped_out_blocks) * block_bytes, {{"direction", "out"}})
+          .Add(Value(stats.swapped_in_blocks) * block_bytes, {{"direction", "in"}})
+          .Take());
+  out->push_back(
+      Family("octavo_swap_blocks", "Host blocks for swapping, by state.", MetricType::Gauge)
+          .Add(Value(stats.num_swap_blocks - stats.used_swap_blocks), {{"state", "free"}})
+          .Add(Value(stats.used_swap_blocks), {{"state", "active"}})
+          .Take());
+  out->push_back(Family("octavo_swap_drops_total",
+                        "Returning requests whose host blocks were of no use, since what came "
+                        "before them was gone.",
+                        MetricType::Counter)
+                     .Add(Value(stats.swap_drops))
+                     .Take());
+}
+
 void AddCache(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out) {
   const SchedulerStats& stats = snapshot.stats;
   const CapacityReport& capacity = snapshot.capacity;
@@ -97,16 +122,20 @@ void AddPrefixCache(const SchedulerStats& stats, std::vector<MetricFamily>* out)
 }
 
 // Every mode and reason of preemption.
-void AddPreemptions(const SchedulerStats& stats, std::vector<MetricFamily>* out) {
+void AddPreemptions(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out) {
+  const SchedulerStats& stats = snapshot.stats;
   out->push_back(
       Family("octavo_preemptions_total", "Requests that lost their blocks.", MetricType::Counter)
-          .Add(Value(stats.preemptions_pool), {{"mode", "recompute"}, {"reason", "no_free_blocks"}})
+          .Add(Value(stats.preemptions_pool - stats.preemptions_swap),
+               {{"mode", "recompute"}, {"reason", "no_free_blocks"}})
+          .Add(Value(stats.preemptions_swap), {{"mode", "swap"}, {"reason", "no_free_blocks"}})
           .Add(Value(stats.preemptions_reset), {{"mode", "recompute"}, {"reason", "worker_reset"}})
           .Take());
   out->push_back(Family("octavo_preempted_tokens_total",
                         "Computed tokens that preemptions gave up.", MetricType::Counter)
                      .Add(Value(stats.preempted_tokens))
                      .Take());
+  AddSwapping(snapshot, out);
 }
 
 void AddRequests(const EngineSnapshot& snapshot, std::vector<MetricFamily>* out) {
@@ -160,7 +189,7 @@ std::vector<MetricFamily> EngineMetrics(const EngineSnapshot& snapshot,
   AddState(snapshot, model_name, &families);
   AddCache(snapshot, &families);
   AddPrefixCache(snapshot.stats, &families);
-  AddPreemptions(snapshot.stats, &families);
+  AddPreemptions(snapshot, &families);
   AddRequests(snapshot, &families);
   AddLatencies(snapshot.latencies, &families);
   AddVllmMetrics(snapshot, model_name, &families);

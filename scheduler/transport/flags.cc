@@ -117,6 +117,31 @@ void AddSchedulingFlags(CLI::App& app, SchedulerFlags* flags) {
       ->capture_default_str();
 }
 
+void AddPreemptionFlags(CLI::App& app, SchedulerFlags* flags) {
+  app.add_option("--preemption-mode", flags->preemption_mode,
+                 "What becomes of a running request whose blocks a senior one needs: recompute its "
+                 "tokens later, swap its blocks to the workers' --swap-space and back, or auto: "
+                 "for each whichever costs less by the rates measured. A full swap space, and "
+                 "requests of several choices, recompute")
+      ->check(CLI::IsMember({"recompute", "swap", "auto"}))
+      ->capture_default_str();
+  app.add_option("--preemption-granularity", flags->preemption_granularity,
+                 "What a preempted request loses: block: only blocks that others took meanwhile; "
+                 "request: all but what the prefix index finds")
+      ->check(CLI::IsMember({"block", "request"}))
+      ->capture_default_str();
+  app.add_option("--preemption-resume-share", flags->preemption_resume_share,
+                 "Share, in [0, 1], of the blocks that a preempted request may still come to need "
+                 "that must be free before it runs again")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--max-preemptions", flags->max_preemptions,
+                 "Preemptions of one request, after which it reserves all that it may need and is "
+                 "left alone")
+      ->check(CLI::Range(0, kMost))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void AddSchedulerFlags(CLI::App& app, SchedulerFlags* flags, bool embedded) {
@@ -137,6 +162,7 @@ void AddSchedulerFlags(CLI::App& app, SchedulerFlags* flags, bool embedded) {
   AddListenerFlags(app, flags);
   AddCacheFlags(app, flags);
   AddSchedulingFlags(app, flags);
+  AddPreemptionFlags(app, flags);
 }
 
 absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, ServedModel* model) {
@@ -188,6 +214,15 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const SchedulerFlags& flags, Ser
                           PrefixCacheKey(flags.prefix_cache_key_file));
   options.scheduler.model_revision = model->digest;
   options.scheduler.kv_dtype = std::string(Info(kv_dtype).name);
+  options.scheduler.preemption_mode = flags.preemption_mode == "swap" ? PreemptionMode::kSwap
+                                      : flags.preemption_mode == "recompute"
+                                          ? PreemptionMode::kRecompute
+                                          : PreemptionMode::kAuto;
+  options.scheduler.preemption_granularity = flags.preemption_granularity == "request"
+                                                 ? PreemptionGranularity::kRequest
+                                                 : PreemptionGranularity::kBlock;
+  options.scheduler.preemption_resume_share = flags.preemption_resume_share;
+  options.scheduler.max_preemptions = flags.max_preemptions;
   options.group.model = {.digest = model->digest,
                          .kv_shape = {.num_layers = config.num_layers,
                                       .num_kv_heads = config.num_kv_heads,

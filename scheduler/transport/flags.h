@@ -38,6 +38,10 @@ struct SchedulerFlags {
   int64_t num_gpu_blocks_override = 0;
   bool enable_prefix_caching = true;
   std::string prefix_cache_key_file;  // empty: OCTAVO_PREFIX_CACHE_KEY, or a random key
+  std::string preemption_mode = "auto";
+  std::string preemption_granularity = "block";
+  double preemption_resume_share = SchedulerConfig().preemption_resume_share;
+  int32_t max_preemptions = SchedulerConfig().max_preemptions;
   int32_t expected_mean_tokens = 512;
   double step_timeout_seconds = 300;
   double drain_timeout_seconds = 30;

@@ -22,7 +22,8 @@ ShadowWorkerConfig WorkerConfigOf(const SchedulerConfig& config) {
           .max_num_seqs = config.max_num_seqs,
           .max_num_batched_tokens = config.max_num_batched_tokens,
           .group_windows = config.group_windows,
-          .contiguous = config.kv_allocation != KvAllocation::kPaged};
+          .contiguous = config.kv_allocation != KvAllocation::kPaged,
+          .num_swap_blocks = config.num_swap_blocks};
 }
 
 MirrorLimits MirrorLimitsOf(const SchedulerConfig& config) {
@@ -32,7 +33,8 @@ MirrorLimits MirrorLimitsOf(const SchedulerConfig& config) {
           .max_num_seqs = config.max_num_seqs,
           .max_num_batched_tokens = config.max_num_batched_tokens,
           .vocab_size = config.vocab_size,
-          .group_windows = config.group_windows};
+          .group_windows = config.group_windows,
+          .num_swap_blocks = config.num_swap_blocks};
 }
 
 }  // namespace
@@ -103,6 +105,9 @@ SimCommand SchedulerSim::Draw() {
     command.kind = Kind::kRepeat;
   } else if (worker_.submitted() > 0 && (full || Chance(300))) {
     command.kind = Kind::kCommit;
+    // Rates at which now one mode costs less and now the other.
+    command.compute_seconds = static_cast<double>(Draw(1, 1000)) * 1e-3;
+    command.swap_seconds = static_cast<double>(Draw(1, 1000)) * 1e-6;
   }
   return command;
 }
@@ -128,7 +133,7 @@ absl::Status SchedulerSim::Execute(const SimCommand& command, SimOutcome* outcom
       status = Schedule(outcome);
       break;
     case SimCommand::Kind::kCommit:
-      status = Commit();
+      status = Commit(command);
       break;
     case SimCommand::Kind::kRepeat:
       status = Repeat(last_result_);
@@ -270,10 +275,12 @@ absl::Status SchedulerSim::CheckSlots() const {
                                           stats.filled_slots));
 }
 
-absl::Status SchedulerSim::Commit() {
+absl::Status SchedulerSim::Commit(const SimCommand& command) {
   if (worker_.submitted() == 0) return absl::OkStatus();
   absl::StatusOr<StepResult> result = worker_.Run();
   OCTAVO_RETURN_IF_ERROR(result.status());
+  result->compute_seconds = command.compute_seconds;
+  result->swap_out_seconds = result->swap_in_seconds = command.swap_seconds;
   OCTAVO_RETURN_IF_ERROR(Mirror(unmirrored_.front(), *result));
   unmirrored_.pop_front();
   OCTAVO_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
@@ -362,6 +369,13 @@ absl::Status SchedulerSim::CheckUsage(const TokenEvent& event, const Expectation
 absl::Status SchedulerSim::DrainFacts() {
   for (const PreemptionEvent& event : scheduler_.TakePreemptions()) {
     requests_[event.request].running = false;
+    if (event.mode == PreemptionMode::kAuto ||
+        (event.swap_bytes > 0) != (event.mode == PreemptionMode::kSwap) || event.tokens_lost < 0 ||
+        (event.mode == PreemptionMode::kSwap &&
+         (scenario_.scheduler.preemption_mode == PreemptionMode::kRecompute ||
+          event.reason == PreemptionReason::kWorkerReset || event.tokens_lost > 0))) {
+      return absl::InternalError(absl::StrCat("bad preemption of request ", event.request));
+    }
     if (event.reason == PreemptionReason::kWorkerReset) continue;
     if (++requests_[event.request].preemptions > scenario_.scheduler.max_preemptions) {
       return absl::InternalError(
@@ -384,7 +398,7 @@ absl::Status SchedulerSim::CheckAllEnded() const {
                                             most, " came after an end"));
   }
   if (stats.free_blocks + stats.cached_blocks != stats.num_blocks ||
-      stats.running + stats.waiting + stats.saved_blocks != 0) {
+      stats.running + stats.waiting + stats.saved_blocks + stats.used_swap_blocks != 0) {
     return absl::InternalError(absl::StrCat(stats.active_blocks, " blocks leaked (life.1)"));
   }
   return absl::OkStatus();

@@ -73,7 +73,7 @@ class SchedulerSim {
   absl::Status Abort(RequestId id);
   absl::Status Reset();
   absl::Status Schedule(SimOutcome* outcome);
-  absl::Status Commit();
+  absl::Status Commit(const SimCommand& command);
   // A result that answers no step in flight must be refused.
   absl::Status Repeat(const std::optional<StepResult>& result) const;
   absl::Status Mirror(const StepPlan& plan, const StepResult& result);

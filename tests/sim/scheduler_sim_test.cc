@@ -85,6 +85,8 @@ TEST_P(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
       {"waits for a producer", &SchedulerStats::prefix_waits},
       {"copies", &SchedulerStats::copies_on_write},
       {"recovered tokens", &SchedulerStats::recovered_tokens},
+      {"swap-outs", &SchedulerStats::swapped_out_blocks},
+      {"swap-ins", &SchedulerStats::swapped_in_blocks},
       {"flushes", &SchedulerStats::prefix_flushes},
       {"waits for adjacent blocks", &SchedulerStats::adjacency_waits, 50},
   };

@@ -30,7 +30,8 @@ std::string SimCommand::ToString() const {
     case Kind::kSchedule:
       return at + "schedule";
     case Kind::kCommit:
-      return at + "commit";
+      return absl::StrCat(at, "commit compute_seconds=", compute_seconds,
+                          " swap_seconds=", swap_seconds);
     case Kind::kRepeat:
       return at + "repeat the last result";
   }

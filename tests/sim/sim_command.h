@@ -27,6 +27,9 @@ struct SimCommand {
   absl::Time now = absl::UnixEpoch();
   Request request;   // kAdd
   RequestId id = 0;  // kAbort
+  // kCommit: what the worker measured.
+  double compute_seconds = 0;
+  double swap_seconds = 0;  // each way
 
   std::string ToString() const;
 };

@@ -28,6 +28,21 @@ std::vector<int32_t> DrawWindows(std::mt19937_64& random, int32_t max_model_len)
   return windows;
 }
 
+// Many long answers on a pool of two or three of them: requests take turns at losing their blocks.
+void Press(std::mt19937_64& random, SimScenario* scenario) {
+  SchedulerConfig& config = scenario->scheduler;
+  scenario->requests = static_cast<int32_t>(Uniform(random, 20, 60));
+  scenario->max_output = 60;
+  scenario->arrival_permille = 1000;
+  scenario->max_n = Pick(random, {1, 1, 2});
+  config.max_model_len = scenario->max_prompt + scenario->max_output;
+  config.group_windows = {0};
+  config.num_blocks = MostBlocks(config, 1, config.max_model_len, 1) * Pick(random, {2, 3});
+  config.max_num_seqs = 64;
+  config.max_num_batched_tokens = Pick(random, {32, 128, 512});
+  config.max_preemptions = Pick(random, {3, 16});
+}
+
 }  // namespace
 
 int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high) {
@@ -82,6 +97,18 @@ SimScenario SimScenario::FromSeed(uint64_t seed) {
     config.max_num_seqs = Pick(random, {4, 16, 64});
     scenario.arrival_permille = 1000;
   }
+  config.preemption_mode =
+      Pick(random, {PreemptionMode::kRecompute, PreemptionMode::kSwap, PreemptionMode::kAuto});
+  config.preemption_granularity =
+      Pick(random, {PreemptionGranularity::kBlock, PreemptionGranularity::kBlock,
+                    PreemptionGranularity::kRequest});
+  config.preemption_resume_share = Pick(random, {0.0, 0.25, 1.0});
+  if (config.kv_allocation == KvAllocation::kPaged && Uniform(random, 0, 3) == 0) {
+    Press(random, &scenario);
+  }
+  // None, less than one request's, and as much as anybody wants.
+  config.num_swap_blocks = config.num_blocks * Pick(random, {0, 1, 1, 40}) / Pick(random, {1, 3});
+  config.block_bytes = 1000;
   return scenario;
 }
 
@@ -99,7 +126,11 @@ std::string SimScenario::ToString() const {
       " digest_bits=", scheduler.prefix_digest_bits, " shared_permille=", shared_permille,
       " next_turn_permille=", next_turn_permille, " salts=", salts,
       " flush_permille=", flush_permille, " max_n=", max_n,
-      " kv_allocation=", Name(scheduler.kv_allocation));
+      " kv_allocation=", Name(scheduler.kv_allocation),
+      " preemption_mode=", static_cast<int>(scheduler.preemption_mode),
+      " granularity=", static_cast<int>(scheduler.preemption_granularity),
+      " resume_share=", scheduler.preemption_resume_share,
+      " num_swap_blocks=", scheduler.num_swap_blocks);
 }
 
 }  // namespace octavo

@@ -86,6 +86,7 @@ class Twin {
     free_.pop_front();
     evictions += Named(block) ? 1 : 0;
     Unname(block);
+    for (auto& given_up : retained) std::replace(given_up.begin(), given_up.end(), block, 0);
     return block;
   }
   void Hold(BlockId block) { std::erase(free_, block); }
@@ -187,6 +188,7 @@ class Twin {
 
   std::vector<std::unique_ptr<TwinTable>> tables;
   std::vector<std::unique_ptr<TwinTable>> deferred;
+  std::vector<std::vector<BlockId>> retained;  // 0 where the block was lent again
   uint64_t evictions = 0;
   int generation = 0;
 
@@ -254,7 +256,7 @@ class Pair {
       case 6:
         return Draw(0, 1) == 0 ? Fork() : Slide();
       case 7:
-        return Release();
+        return Draw(0, 2) == 0 ? Resume() : Release();
       case 8:
         return Draw(0, 1) == 0 ? Release() : CommitStep();
       default:
@@ -287,6 +289,8 @@ class Pair {
 
   uint64_t hits() const { return hits_; }
   uint64_t copies() const { return copies_; }
+  uint64_t reused() const { return reused_; }
+  uint64_t swapped() const { return swapped_; }
   uint64_t evictions() const { return twin_.evictions; }
   uint64_t slid() const { return slid_; }
 
@@ -295,6 +299,12 @@ class Pair {
     BlockTable table;
     PrefixChain chain;
     Tokens tokens;
+  };
+
+  struct Retained {
+    Tokens tokens;
+    std::string salt;
+    RetainedTable table;
   };
 
   int64_t Draw(int64_t low, int64_t high) {
@@ -429,6 +439,13 @@ class Pair {
     if (sequences_.empty()) return;
     const size_t i = Pick();
     const StepId last_step = committed_ + static_cast<StepId>(Draw(0, 2));
+    const std::vector<BlockId>& blocks = twin_.tables[i]->blocks;
+    const size_t tokens = sequences_[i]->tokens.size();
+    if (kv_.retains() && retained_.size() < 4 && twin_.Holders(blocks.back()) == 1) {
+      const RetainedTable retained = kv_.Retain(sequences_[i]->table, static_cast<int32_t>(tokens));
+      retained_.push_back({sequences_[i]->tokens, twin_.tables[i]->salt, retained});
+      twin_.retained.push_back(blocks);
+    }
     kv_.Release(&sequences_[i]->table, last_step);
     sequences_.erase(sequences_.begin() + static_cast<int64_t>(i));
     std::unique_ptr<TwinTable> table = std::move(twin_.tables[i]);
@@ -436,6 +453,49 @@ class Pair {
     if (last_step <= committed_) return twin_.Drop(table.get());
     table->last_step = last_step;
     twin_.deferred.push_back(std::move(table));
+  }
+
+  // Of what a table held, blocks that were never lent since are taken as they are, and the others
+  // come from the host.
+  void Resume() {
+    if (retained_.empty()) return;
+    const size_t i = static_cast<size_t>(Draw(0, static_cast<int64_t>(retained_.size()) - 1));
+    Retained before = std::move(retained_[i]);
+    std::vector<BlockId> blocks = std::move(twin_.retained[i]);
+    retained_.erase(retained_.begin() + static_cast<int64_t>(i));
+    twin_.retained.erase(twin_.retained.begin() + static_cast<int64_t>(i));
+    int64_t taken = 0;
+    for (size_t entry = 0; entry < blocks.size(); ++entry) {
+      RetainedBlock& block = before.table.blocks[entry];
+      ASSERT_EQ(kv_.Intact(block), blocks[entry] != 0);
+      block.host = static_cast<BlockId>(entry) + 1;
+      taken += blocks[entry] == 0 || twin_.Holders(blocks[entry]) == 0 ? 1 : 0;
+    }
+    if (taken > twin_.num_free()) return;
+    for (const BlockId block : blocks) twin_.Hold(block);
+    std::vector<BlockSwap> expected;
+    for (size_t entry = 0; entry < blocks.size(); ++entry) {
+      if (blocks[entry] != 0) continue;
+      blocks[entry] = twin_.TakeOne();
+      expected.push_back({blocks[entry], static_cast<BlockId>(entry) + 1});
+    }
+    auto sequence = std::make_unique<Sequence>();
+    auto table = std::make_unique<TwinTable>();
+    std::vector<BlockSwap> swap_ins;
+    kv_.Resume(&sequence->table, before.table.blocks, before.table.tokens, /*reuse=*/true,
+               &swap_ins);
+    ASSERT_EQ(swap_ins, expected);
+    reused_ += blocks.size() - swap_ins.size();
+    swapped_ += swap_ins.size();
+    sequence->tokens = std::move(before.tokens);
+    table->tokens = sequence->tokens.size();
+    kv_.EnableCaching(&sequence->chain, "", before.salt);
+    kv_.BeginChain(&sequence->chain, 0);
+    table->blocks = std::move(blocks);
+    table->salt = before.salt;
+    table->generation = twin_.generation;
+    sequences_.push_back(std::move(sequence));
+    twin_.tables.push_back(std::move(table));
   }
 
   void CommitStep() {
@@ -450,11 +510,18 @@ class Pair {
   void Flush() {
     kv_.FlushCache();
     twin_.Flush();
+    ForgetRetained();
+  }
+
+  void ForgetRetained() {
+    retained_.clear();
+    twin_.retained.clear();
   }
 
   void Reset() {
     kv_.ForgetSteps();
     twin_.Flush();
+    ForgetRetained();
     for (auto& table : twin_.deferred) twin_.Drop(table.get());
     twin_.deferred.clear();
     committed_ = 0;
@@ -464,10 +531,13 @@ class Pair {
   KvManager kv_;
   Twin twin_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::vector<Retained> retained_;
   StepId committed_ = 0;
   uint64_t copies_ = 0;
   uint64_t hits_ = 0;
   uint64_t slid_ = 0;
+  uint64_t reused_ = 0;
+  uint64_t swapped_ = 0;
 };
 
 TEST(KvManager, AgreesWithANaiveTwinOnRandomOperations) {  // kv.1 to kv.7
@@ -475,6 +545,8 @@ TEST(KvManager, AgreesWithANaiveTwinOnRandomOperations) {  // kv.1 to kv.7
   uint64_t copies = 0;
   uint64_t evictions = 0;
   uint64_t slid = 0;
+  uint64_t reused = 0;
+  uint64_t swapped = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Pair pair(seed, seed < 20 ? kWindows[0] : kWindows[seed % kWindows.size()]);
@@ -489,12 +561,16 @@ TEST(KvManager, AgreesWithANaiveTwinOnRandomOperations) {  // kv.1 to kv.7
     copies += pair.copies();
     evictions += pair.evictions();
     slid += pair.slid();
+    reused += pair.reused();
+    swapped += pair.swapped();
   }
   // The operations must go where the trouble is.
   EXPECT_GT(hits, 1000u);
   EXPECT_GT(copies, 1000u);
   EXPECT_GT(evictions, 1000u);
   EXPECT_GT(slid, 1000u);
+  EXPECT_GT(reused, 200u);
+  EXPECT_GT(swapped, 200u);
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ TEST(SchedulerFlags, HaveTheDefaultsThatTheHelpPromises) {
   EXPECT_EQ(model.name, "hash");
   EXPECT_EQ(options->scheduler.max_model_len, 512);
   EXPECT_EQ(options->group.config.kv_dtype, DType::kBF16);
+  EXPECT_EQ(options->scheduler.preemption_mode, PreemptionMode::kAuto);
+  EXPECT_EQ(options->scheduler.preemption_granularity, PreemptionGranularity::kBlock);
   EXPECT_EQ(options->group.model.digest, "digest-of-hash");
   EXPECT_TRUE(options->scheduler.prefix_cache);
   EXPECT_EQ(options->scheduler.model_revision, "digest-of-hash");
@@ -53,7 +55,8 @@ TEST(SchedulerFlags, ReachTheEngine) {
       "--workers a:1,b:2 --block-size 32 --kv-cache-dtype float32 --max-model-len 100 "
       "--max-num-seqs 4 --max-num-batched-tokens 64 --max-prefill-chunk 7 --max-queued-requests 9 "
       "--max-queued-tokens 10 --kv-watermark 0.5 --num-gpu-blocks-override 77 "
-      "--served-model-name other --expected-mean-tokens 40");
+      "--served-model-name other --expected-mean-tokens 40 --preemption-mode swap "
+      "--preemption-granularity request --preemption-resume-share 0.75 --max-preemptions 3");
   EXPECT_THAT(flags.workers, ElementsAre("a:1", "b:2"));
   ServedModel model = MakeHashModel();
   const auto options = MakeEngineOptions(flags, &model);
@@ -69,6 +72,10 @@ TEST(SchedulerFlags, ReachTheEngine) {
   EXPECT_EQ(options->scheduler.kv_watermark, 0.5);
   EXPECT_EQ(options->group.num_blocks_override, 77);
   EXPECT_EQ(options->expected_mean_tokens, 40);
+  EXPECT_EQ(options->scheduler.preemption_mode, PreemptionMode::kSwap);
+  EXPECT_EQ(options->scheduler.preemption_granularity, PreemptionGranularity::kRequest);
+  EXPECT_EQ(options->scheduler.preemption_resume_share, 0.75);
+  EXPECT_EQ(options->scheduler.max_preemptions, 3);
 }
 
 TEST(SchedulerFlags, WhatContradictsIsNamed) {
@@ -77,8 +84,10 @@ TEST(SchedulerFlags, WhatContradictsIsNamed) {
               HasSubstr("--max-model-len is 513; model hash was made for at most 512"));
   EXPECT_THAT(MakeEngineOptions(Parse("--max-num-batched-tokens 100"), &model).status().message(),
               HasSubstr("--max-num-batched-tokens is 100; it must be at least --max-num-seqs"));
-  for (const char* bad : {"--block-size 12", "--kv-cache-dtype int4", "--port 70000",
-                          "--kv-watermark 1", "--max-num-seqs 0", "--num-gpu-blocks-override 0"})
+  for (const char* bad :
+       {"--block-size 12", "--kv-cache-dtype int4", "--port 70000", "--kv-watermark 1",
+        "--preemption-mode never", "--preemption-resume-share 1.5", "--max-num-seqs 0",
+        "--num-gpu-blocks-override 0"})
     EXPECT_THROW(Parse(bad), CLI::ParseError) << bad;
 }
 
