@@ -36,7 +36,7 @@ ARROWS = {
                          [ABSL, CLI, *GRPC, *PROTO]),
     "worker": (["common", "common/program", "common/rpc", "worker/runtime", "worker/transport"], [ABSL, CLI]),
     "tools": (["common", "common/program", "common/checkpoint", "common/rpc", "scheduler/text",
-               "scheduler/engine", "scheduler/transport", "worker/runtime", "worker/transport"],
+               "scheduler/engine", "scheduler/transport", "tools/simulate", "worker/runtime", "worker/transport"],
               [ABSL, CLI, JSON, *GRPC, *PROTO]),
     "tools/simulate": (["common", "common/program", "scheduler/core", "tools"], [ABSL, CLI, JSON]),
 }

@@ -21,6 +21,7 @@ CommandBody AddRequestsCommand(CLI::App& app);
 CommandBody AddTokenizeCommand(CLI::App& app);
 CommandBody AddBenchCommand(CLI::App& app);
 CommandBody AddSimulateCommand(CLI::App& app);
+CommandBody AddAdviseCommand(CLI::App& app);
 
 }  // namespace octavo::tools
 

@@ -26,12 +26,14 @@ int main(int argc, char** argv) {
       {"tokenize", "Turn text from standard input into token ids"},
       {"bench", "Measure latency and throughput of a scheduler under load"},
       {"simulate", "Replay a request trace through the scheduler in simulated time"},
+      {"advise", "Say what recorded traffic needs: lengths, blocks, sequences, cards"},
   };
   CommandBody (*const add[])(CLI::App&) = {
       octavo::tools::AddServeCommand,    octavo::tools::AddGenerateCommand,
       octavo::tools::AddBatchCommand,    octavo::tools::AddStatusCommand,
       octavo::tools::AddRequestsCommand, octavo::tools::AddTokenizeCommand,
       octavo::tools::AddBenchCommand,    octavo::tools::AddSimulateCommand,
+      octavo::tools::AddAdviseCommand,
   };
   std::vector<std::pair<CLI::App*, CommandBody>> commands;
   for (size_t i = 0; i < std::size(names); ++i) {

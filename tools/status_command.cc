@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "octavo/v1/admin.grpc.pb.h"
 #include "tools/channel.h"
 #include "tools/command.h"
+#include "tools/simulate/traffic.h"
 
 namespace octavo::tools {
 namespace {
@@ -25,6 +27,7 @@ struct StatusOptions {
   bool json = false;
   bool flush = false;
   double wait_seconds = 0;
+  std::string traffic;  // file to write it to
 };
 
 std::string StateName(v1::EngineState state) {
@@ -163,6 +166,43 @@ int Flush(v1::Admin::Stub& stub, const std::string& target) {
   return 0;
 }
 
+simulate::LengthCounts FromProto(
+    const google::protobuf::RepeatedPtrField<v1::LengthBucket>& buckets) {
+  simulate::LengthCounts counts;
+  for (const v1::LengthBucket& bucket : buckets)
+    counts.buckets.push_back({static_cast<int64_t>(bucket.up_to()), bucket.count()});
+  return counts;
+}
+
+int SaveTraffic(const StatusOptions& options) {
+  auto stub = v1::Admin::NewStub(Connect(options.target));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
+  v1::GetTrafficResponse recorded;
+  const grpc::Status status = stub->GetTraffic(&context, v1::GetTrafficRequest(), &recorded);
+  if (!status.ok()) {
+    absl::FPrintF(stderr, "octavo status: %s: %s\n", options.target, Describe(status));
+    return 1;
+  }
+  const simulate::Traffic traffic = {
+      .source = recorded.model(),
+      .requests_per_second = recorded.requests_per_second(),
+      .busiest_requests_per_second = recorded.busiest_requests_per_second(),
+      .prompt = FromProto(recorded.prompt_tokens()),
+      .output = FromProto(recorded.output_tokens()),
+      .total = FromProto(recorded.total_tokens())};
+  std::ofstream out(options.traffic, std::ios::binary);
+  out << ToJson(traffic).dump() << "\n";
+  out.close();
+  if (!out) {
+    absl::FPrintF(stderr, "octavo status: cannot write %s\n", options.traffic);
+    return 1;
+  }
+  absl::FPrintF(stderr, "%d requests, %d of them ended, over %.0f s\n", recorded.arrivals(),
+                traffic.total.total(), recorded.seconds());
+  return 0;
+}
+
 int Status(const StatusOptions& options, Signals& signals) {
   auto stub = v1::Admin::NewStub(Connect(options.target));
   if (options.flush) return Flush(*stub, options.target);
@@ -209,8 +249,14 @@ CommandBody AddStatusCommand(CLI::App& app) {
                  "0: ask once, answer within 2 s")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--traffic", options->traffic,
+                 "Write the lengths and the rate of the requests so far into this file, as JSON "
+                 "for octavo advise, and print nothing else")
+      ->type_name("FILE");
   app.footer("Exit status 0 only when the scheduler is ready.");
-  return [options](Signals& signals) { return Status(*options, signals); };
+  return [options](Signals& signals) {
+    return options->traffic.empty() ? Status(*options, signals) : SaveTraffic(*options);
+  };
 }
 
 }  // namespace octavo::tools

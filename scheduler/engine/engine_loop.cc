@@ -196,6 +196,7 @@ void EngineLoop::OnAdd(AddCommand command) {
     streams_.Refuse(command.stream, std::move(added));
     return;
   }
+  traffic_.Arrived(arrival);
   streams_.Admit(id, std::move(command.stream), arrival, choices);
 }
 
@@ -214,7 +215,10 @@ void EngineLoop::OnResult(const StepResult& result) {
   current_.latencies.schedule.Observe(seconds);
   current_.latencies.recent_schedule.Add(seconds);
   current_.latencies.worker.Observe(result.compute_seconds);
-  for (TokenEvent& event : events) streams_.Deliver(std::move(event), start);
+  for (TokenEvent& event : events) {
+    if (event.request_ended) traffic_.Ended(event.prompt_tokens, event.generated_tokens);
+    streams_.Deliver(std::move(event), start);
+  }
 }
 
 void EngineLoop::ScheduleSteps() {
@@ -229,7 +233,10 @@ void EngineLoop::ScheduleSteps() {
 
 void EngineLoop::DeliverAborts() {
   const absl::Time now = absl::Now();
-  for (TokenEvent& event : scheduler_->TakeAbortEvents()) streams_.Deliver(std::move(event), now);
+  for (TokenEvent& event : scheduler_->TakeAbortEvents()) {
+    if (event.request_ended) traffic_.Ended(event.prompt_tokens, event.generated_tokens);
+    streams_.Deliver(std::move(event), now);
+  }
 }
 
 void EngineLoop::NotePreemptions() {

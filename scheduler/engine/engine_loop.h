@@ -27,6 +27,7 @@
 #include "scheduler/engine/preemption_watch.h"
 #include "scheduler/engine/stream_table.h"
 #include "scheduler/engine/token_stream.h"
+#include "scheduler/engine/traffic_log.h"
 #include "scheduler/engine/worker_group.h"
 
 namespace octavo {
@@ -80,6 +81,7 @@ class EngineLoop {
 
   const EngineOptions& options() const { return options_; }
   EngineSnapshot snapshot() const;
+  TrafficReport traffic() const { return traffic_.report(); }
   // Waits until the engine's state is another than `seen`, at most `timeout`. Returns the state.
   EngineState AwaitChange(EngineState seen, absl::Duration timeout) const;
 
@@ -114,6 +116,7 @@ class EngineLoop {
   Mailbox mailbox_;
   Dispatcher dispatcher_;
   WorkerGroup group_;
+  TrafficLog traffic_;
 
   // Of the engine thread.
   EngineSnapshot current_;   // published at step boundaries

@@ -80,6 +80,17 @@ absl::Status Unknown(const std::string& request_id) {
                       {"request", request_id});
 }
 
+void FillLengths(const LengthHistogram& lengths,
+                 google::protobuf::RepeatedPtrField<v1::LengthBucket>* out) {
+  size_t end = LengthHistogram::kNumBuckets;
+  while (end > 0 && lengths.count(end - 1) == 0) --end;
+  for (size_t i = 0; i < end; ++i) {
+    v1::LengthBucket* bucket = out->Add();
+    bucket->set_up_to(static_cast<uint64_t>(LengthHistogram::UpTo(i)));
+    bucket->set_count(lengths.count(i));
+  }
+}
+
 }  // namespace
 
 AdminService::AdminService(EngineLoop* engine, const RequestRegistry* registry,
@@ -166,6 +177,23 @@ grpc::ServerUnaryReactor* AdminService::GetBlockTable(grpc::CallbackServerContex
     for (const ChoiceTable& table : *tables) FillBlockTable(table, response->add_choices());
     return absl::OkStatus();
   });
+}
+
+grpc::ServerUnaryReactor* AdminService::GetTraffic(grpc::CallbackServerContext* context,
+                                                   const v1::GetTrafficRequest*,
+                                                   v1::GetTrafficResponse* response) {
+  const TrafficReport traffic = engine_->traffic();
+  response->set_model(model_name_);
+  response->set_arrivals(traffic.arrivals);
+  response->set_seconds(traffic.seconds);
+  response->set_requests_per_second(traffic.per_second());
+  response->set_busiest_requests_per_second(traffic.busiest_per_second);
+  FillLengths(traffic.prompt, response->mutable_prompt_tokens());
+  FillLengths(traffic.output, response->mutable_output_tokens());
+  FillLengths(traffic.total, response->mutable_total_tokens());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* AdminService::GetState(grpc::CallbackServerContext* context,

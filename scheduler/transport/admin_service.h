@@ -41,6 +41,9 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* GetBlockTable(grpc::CallbackServerContext* context,
                                           const v1::GetBlockTableRequest* request,
                                           v1::GetBlockTableResponse* response) override;
+  grpc::ServerUnaryReactor* GetTraffic(grpc::CallbackServerContext* context,
+                                       const v1::GetTrafficRequest* request,
+                                       v1::GetTrafficResponse* response) override;
 
  private:
   grpc::ServerUnaryReactor* RunTask(grpc::CallbackServerContext* context,

@@ -30,6 +30,8 @@ Simulation::Simulation(const SimulationSetup& setup, const Trace& trace)
 
 SimulationReport Simulation::Run(const ProgressCallback& progress) {
   int64_t steps = 0;
+  // Each turn adds, answers or lets time pass; what is left of the workload and of its requests'
+  // tokens bounds them.
   while (true) {
     AddArrivals();
     ScheduleSteps();
@@ -53,6 +55,7 @@ SimulationReport Simulation::Run(const ProgressCallback& progress) {
       break;
     }
   }
+  if (progress && !report_.interrupted) progress(report_.requests, report_.requests);
   report_.seconds = now_;
   report_.device_seconds = device_.busy_seconds();
   report_.stats = scheduler_.stats();

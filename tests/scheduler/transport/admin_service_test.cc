@@ -127,6 +127,27 @@ TEST_F(AdminTest, QuestionsBeforeTheWorkersAreReadyAreUnavailable) {
             grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST_F(AdminTest, TrafficHasTheLengthsOfEndedRequests) {
+  StartReadyServer();
+  ASSERT_TRUE(Generate(IdRequest({1, 2, 3}, 21)).status.ok());
+  ASSERT_TRUE(Generate(IdRequest({1, 2, 3, 4}, 2)).status.ok());
+  grpc::ClientContext context;
+  v1::GetTrafficResponse traffic;
+  ASSERT_TRUE(admin_->GetTraffic(&context, v1::GetTrafficRequest(), &traffic).ok());
+  EXPECT_EQ(traffic.model(), "hash");
+  EXPECT_EQ(traffic.arrivals(), 2u);
+  EXPECT_GT(traffic.requests_per_second(), 0);
+  ASSERT_EQ(traffic.prompt_tokens_size(), 4);
+  EXPECT_EQ(traffic.prompt_tokens(2).up_to(), 3u);
+  EXPECT_EQ(traffic.prompt_tokens(2).count(), 1u);
+  EXPECT_EQ(traffic.prompt_tokens(3).count(), 1u);
+  // 3 + 21 and 4 + 2: the bucket of 23 and 24, and that of 6.
+  EXPECT_EQ(traffic.total_tokens(5).count(), 1u);
+  const v1::LengthBucket& longest = traffic.total_tokens(traffic.total_tokens_size() - 1);
+  EXPECT_EQ(longest.up_to(), 24u);
+  EXPECT_EQ(longest.count(), 1u);
+}
+
 TEST_F(AdminTest, ThePortFileNamesBothListeners) {
   flags_.port_file = ::testing::TempDir() + "/octavo_port_file";
   StartReadyServer();
