@@ -2,13 +2,48 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/kv_groups.h"
 #include "common/sampling_params.h"
 #include "common/status_macros.h"
+#include "scheduler/core/beam_group.h"
 
 namespace octavo {
+namespace {
+
+absl::Status CheckBeams(const SchedulerConfig& config, const Request& request) {
+  OCTAVO_RETURN_IF_ERROR(Validate(*request.beam));
+  const int32_t width = request.beam->width;
+  if (request.n > width) {
+    return absl::InvalidArgumentError(absl::StrCat("n is ", request.n,
+                                                   "; of a beam search of width ", width,
+                                                   " it must be in [1, ", width, "]"));
+  }
+  if (width > MaxRunning(config)) {
+    return absl::InvalidArgumentError(absl::StrCat("beam width is ", width, "; it must be in [1, ",
+                                                   MaxRunning(config),
+                                                   "], the sequences of one step"));
+  }
+  if (config.kv_allocation != KvAllocation::kPaged) {
+    return absl::InvalidArgumentError(absl::StrCat("beam search shares blocks; with kv_allocation ",
+                                                   Name(config.kv_allocation), " nothing does"));
+  }
+  if (Windowed(config)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("beam search needs layers that see the whole context; some of this model's "
+                     "have a window of ",
+                     config.group_windows.back(), " tokens"));
+  }
+  if (width > config.vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat("beam width is ", width, "; the vocabulary has ",
+                                                   config.vocab_size, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status CheckRequest(const SchedulerConfig& config, const Request& request) {
   if (request.prompt.empty()) {
@@ -18,6 +53,7 @@ absl::Status CheckRequest(const SchedulerConfig& config, const Request& request)
     return absl::InvalidArgumentError(
         absl::StrCat("max_tokens is ", request.max_tokens, "; it must be at least 1"));
   }
+  if (request.beam.has_value()) OCTAVO_RETURN_IF_ERROR(CheckBeams(config, request));
   if (request.n < 1 || request.n > MaxRunning(config)) {
     return absl::InvalidArgumentError(absl::StrCat("n is ", request.n, "; it must be in [1, ",
                                                    MaxRunning(config),
@@ -35,12 +71,13 @@ absl::Status CheckRequest(const SchedulerConfig& config, const Request& request)
         absl::StrCat("the prompt has ", prompt, " tokens and max_tokens is ", request.max_tokens,
                      ": together ", length, "; max_model_len is ", config.max_model_len));
   }
-  const int64_t blocks = MostBlocks(config, prompt, request.max_tokens, request.n);
+  const int32_t sequences = request.num_sequences();
+  const int64_t blocks = MostBlocks(config, prompt, request.max_tokens, sequences);
   if (blocks > config.num_blocks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the prompt has ", prompt, " tokens, max_tokens is ", request.max_tokens,
-                     " and n is ", request.n, ": they need ", blocks, " KV blocks of ",
-                     config.block_size, " tokens; the pool has ", config.num_blocks));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the prompt has ", prompt, " tokens, max_tokens is ", request.max_tokens,
+        request.beam ? " and beam width is " : " and n is ", sequences, ": they need ", blocks,
+        " KV blocks of ", config.block_size, " tokens; the pool has ", config.num_blocks));
   }
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     if (request.prompt[i] < 0 || request.prompt[i] >= config.vocab_size) {
@@ -99,7 +136,15 @@ int64_t NeededTokens(const SchedulerConfig& config, const SequenceState& choice)
 }
 
 bool SetsAside(const SchedulerConfig& config, const RequestState& request) {
-  return Immune(config, request) && (request.request.n > 1 || Windowed(config));
+  return Immune(config, request) && (!request.single() || Windowed(config));
+}
+
+int64_t SharedBlocks(const SchedulerConfig& config, const SequenceState& choice) {
+  const RequestState& request = *choice.request;
+  if (request.beams != nullptr) return request.beams->slot(choice).shared_blocks;
+  const bool first = std::none_of(request.choices.data(), &choice,
+                                  [](const SequenceState& before) { return before.active; });
+  return first ? 0 : request.prompt_tokens / config.block_size;
 }
 
 int64_t ReservedTokens(const SchedulerConfig& config, const RequestState& request) {
@@ -110,14 +155,20 @@ int64_t ReservedTokens(const SchedulerConfig& config, const RequestState& reques
 int64_t SpareBlocks(const SchedulerConfig& config, const RequestState& request) {
   const int64_t most =
       MostBlocks(config, request.prompt_tokens, request.request.max_tokens, request.width());
-  const int64_t shared = request.prompt_tokens / config.block_size;
-  int64_t held = shared;
+  int64_t held = 0;
   for (const SequenceState& choice : request.choices) {
     if (!choice.active) continue;
-    held += (choice.num_known() + config.block_size - 1) / config.block_size - shared;
+    held += (choice.num_known() + config.block_size - 1) / config.block_size -
+            SharedBlocks(config, choice);
   }
   const int64_t keeping = std::count(config.group_windows.begin(), config.group_windows.end(), 0);
   return std::max<int64_t>(0, most - held * keeping);
+}
+
+int32_t FindableTokens(const SchedulerConfig& config, const RequestState& request) {
+  return request.beams != nullptr && Immune(config, request)
+             ? request.prompt_tokens / config.block_size * config.block_size
+             : std::numeric_limits<int32_t>::max();
 }
 
 int64_t AdmissionReserve(const SchedulerConfig& config, int64_t next_step_blocks) {

@@ -41,6 +41,16 @@ int64_t NeededTokens(const SchedulerConfig& config, const SequenceState& choice)
 // Tokens that a contiguous request reserves when it starts. REQUIRES: kv_allocation is not kPaged.
 int64_t ReservedTokens(const SchedulerConfig& config, const RequestState& request);
 
+// How many of the choice's first blocks are those of the choices before it, when the tables of a
+// waiting request begin: the full blocks of the prompt; of beams, all that their tokens have in
+// common (BeamGroup::FindSharing).
+int64_t SharedBlocks(const SchedulerConfig& config, const SequenceState& choice);
+
+// Tokens whose blocks may be found in the index by the request, and by others once it has computed
+// them. Beams that are immune keep what they generate to themselves: the blocks of a beam that dies
+// must be there for the others.
+int32_t FindableTokens(const SchedulerConfig& config, const RequestState& request);
+
 // An immune request with several choices, or with windowed groups, puts blocks aside when it
 // starts, so that it never needs another's.
 bool SetsAside(const SchedulerConfig& config, const RequestState& request);

@@ -28,6 +28,31 @@ int32_t BeamLogprobs(const BeamParams& params, size_t end_tokens) {
   return std::min(params.width + std::max(params.width, spare), kMaxStepLogprobs);
 }
 
+absl::Status CheckBeamAnswer(const SampledToken& sample, int32_t most, int32_t vocab_size) {
+  const auto error = [&sample](auto... parts) {
+    return absl::InvalidArgumentError(absl::StrCat("beam ", sample.sequence, ": ", parts...));
+  };
+  const std::vector<TokenLogprob>& top = sample.top;
+  if (top.empty() || top.size() > static_cast<size_t>(most)) {
+    return error("got ", top.size(), " log-probabilities; expected 1 to ", most);
+  }
+  std::vector<TokenId> tokens;
+  tokens.reserve(top.size());
+  for (size_t i = 0; i < top.size(); ++i) {
+    if (top[i].token < 0 || top[i].token >= vocab_size) {
+      return error("token ", top[i].token, "; ids are in [0, ", vocab_size, ")");
+    }
+    if (!std::isfinite(top[i].logprob) || (i > 0 && top[i].logprob > top[i - 1].logprob)) {
+      return error("log-probability ", i, " is ", top[i].logprob, "; they must be finite and fall");
+    }
+    tokens.push_back(top[i].token);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  const auto twice = std::adjacent_find(tokens.begin(), tokens.end());
+  if (twice != tokens.end()) return error("token ", *twice, " is there twice");
+  return absl::OkStatus();
+}
+
 BeamSearch::BeamSearch(const BeamParams& params, int32_t max_tokens,
                        std::vector<TokenId> end_tokens)
     : params_(params), max_tokens_(max_tokens), end_tokens_(std::move(end_tokens)) {}

@@ -34,6 +34,10 @@ absl::Status Validate(const BeamParams& params);
 // that do not end generation, and in [1, kMaxStepLogprobs].
 int32_t BeamLogprobs(const BeamParams& params, size_t end_tokens);
 
+// INVALID_ARGUMENT unless a worker's `sample` has what may follow one beam: 1 to `most` different
+// tokens, most likely first.
+absl::Status CheckBeamAnswer(const SampledToken& sample, int32_t most, int32_t vocab_size);
+
 // A finished output.
 struct Hypothesis {
   std::vector<TokenId> tokens;  // an end-of-generation token included

@@ -47,8 +47,7 @@ void CoreState::Preempt(RequestState* request, StepPlan* plan) {
   int32_t lost = request->computed_tokens();
   const SequenceState& leader = *request->leader();
   // What began before a flush must not return after it.
-  if (kv.retains() && request->request.n == 1 && lost > 0 && !by_reset &&
-      !kv.Outdated(leader.chain)) {
+  if (kv.retains() && request->single() && lost > 0 && !by_reset && !kv.Outdated(leader.chain)) {
     retained = kv.Retain(leader.table, leader.computed);
     lost -= std::min(lost, retained.shared_tokens);
   }

@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "common/sampling_params.h"
 #include "common/step.h"
+#include "scheduler/core/beam.h"
 
 namespace octavo {
 
@@ -20,6 +21,8 @@ struct Request {
   SamplingParams sampling;      // seed resolved (det.2)
   int32_t max_tokens = 16;      // >= 1, of each choice
   int32_t n = 1;                // choices; each has its own random stream, 0 that of an n = 1 run
+  // Beam search instead of sampling; `n` are then the hypotheses to report, at most its width.
+  std::optional<BeamParams> beam;
   bool ignore_eos = false;
   std::vector<TokenId> eos_ids;  // end of generation; the token is reported, never shown as text
   int32_t priority = 0;          // smaller runs first
@@ -27,16 +30,21 @@ struct Request {
   bool prefix_cache = true;    // may find blocks of others, and be found by them
   std::string cache_salt;      // of the tenant: different salts never share (kv.6)
   std::string adapter_digest;  // identifies the adapter's weights; empty: none
+
+  // Sequences that it takes up in a step, once its prompt is computed.
+  int32_t num_sequences() const { return beam.has_value() ? beam->width : n; }
 };
 
 enum class FinishReason { kStop, kLength, kAbort };
 
 // One sampled token, or the end of a choice. In order per choice; the choices of one request end
-// each by itself, and the event of the last end says so.
+// each by itself, and the event of the last end says so. Those of a beam search come all at once,
+// when the search has ended: its hypotheses, best first.
 struct TokenEvent {
   RequestId request = 0;
   int32_t choice_index = 0;
-  std::optional<TokenId> token;  // absent when an abort ended the request
+  // Absent when an abort ended the request, or a beam search finished fewer hypotheses than asked.
+  std::optional<TokenId> token;
   float logprob = 0;
   std::vector<TokenLogprob> top_logprobs;
   std::optional<FinishReason> finish;  // of this choice
@@ -47,6 +55,7 @@ struct TokenEvent {
   int32_t cached_tokens = 0;     // prompt tokens that were found, not computed
   int32_t generated_tokens = 0;  // of this choice
   int32_t preemptions = 0;
+  double score = 0;  // of a hypothesis of a beam search
   // When its first slice was scheduled, by the clock given to Schedule; InfiniteFuture when an
   // abort came first. Filled in every event: minus the arrival it is the time in the queue.
   absl::Time first_scheduled = absl::InfiniteFuture();

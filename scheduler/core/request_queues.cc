@@ -10,13 +10,19 @@ void RequestQueues::Wait(RequestState* request) {
   if (request->phase == Phase::kRunning) Leave(request);
   request->phase = Phase::kWaiting;
   OCTAVO_CHECK(waiting_.insert(request).second, "request=", request->rank.id, " waits twice");
+  request->queued_tokens = 0;
+  RecountWaiting(request);
+  preempted_ += request->preemptions > 0 ? 1 : 0;
+}
+
+void RequestQueues::RecountWaiting(RequestState* request) {
+  waiting_tokens_ -= request->queued_tokens;
   // Of a request with several choices, what it has to compute again: the prompt counts once.
   request->queued_tokens = request->prompt_tokens;
   for (const SequenceState& choice : request->choices) {
     if (choice.active) request->queued_tokens += choice.num_generated();
   }
   waiting_tokens_ += request->queued_tokens;
-  preempted_ += request->preemptions > 0 ? 1 : 0;
 }
 
 void RequestQueues::Run(RequestState* request) {

@@ -43,6 +43,8 @@ class RequestQueues {
     ++request->queued_tokens;
     ++waiting_tokens_;
   }
+  // The same of a beam search, whose beams all change.
+  void RecountWaiting(RequestState* request);
 
  private:
   void Leave(RequestState* request);

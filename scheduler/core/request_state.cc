@@ -3,22 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "scheduler/core/beam_group.h"
+
 namespace octavo {
 
 RequestState::RequestState(Request r, SequenceId first)
     : request(std::move(r)),
       rank{request.priority, request.arrival, request.id},
       prompt_tokens(static_cast<int32_t>(request.prompt.size())),
-      choices(static_cast<size_t>(request.n)),
-      forked(request.n == 1) {
-  for (int32_t i = 0; i < request.n; ++i) {
+      choices(static_cast<size_t>(request.num_sequences())),
+      forked(request.n == 1 || request.beam.has_value()) {
+  for (int32_t i = 0; i < request.num_sequences(); ++i) {
     choices[i].request = this;
     choices[i].id = first + static_cast<SequenceId>(i);
     choices[i].choice_index = i;
   }
   choices[0].active = true;
   choices[0].tokens = std::move(request.prompt);
+  if (request.beam.has_value()) beams = std::make_unique<BeamGroup>(this);
 }
+
+RequestState::~RequestState() = default;
 
 SequenceState* RequestState::leader() {
   for (SequenceState& choice : choices) {
@@ -41,6 +46,7 @@ int32_t RequestState::generated_tokens() const {
 }
 
 int32_t RequestState::computed_tokens() const {
+  if (beams != nullptr) return beams->ComputedTokens();
   int32_t prompt = 0;
   int32_t beyond = 0;
   for (const SequenceState& choice : choices) {
@@ -66,6 +72,7 @@ void RequestState::FillUsage(const SequenceState& choice, FinishReason reason,
 }
 
 void RequestState::Unfork() {
+  if (beams != nullptr) return;
   forked = request.n == 1;
   num_active = 1;
   for (size_t i = 1; i < choices.size(); ++i) {

@@ -3,6 +3,7 @@
 #define OCTAVO_SCHEDULER_CORE_REQUEST_STATE_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -15,6 +16,7 @@
 
 namespace octavo {
 
+struct BeamGroup;  // beam_group.h
 struct RequestState;
 
 enum class Phase {
@@ -23,7 +25,7 @@ enum class Phase {
   kEnded,    // reported; kept only while a step in flight names it
 };
 
-// One choice of a request. Positions, left to right:
+// One choice of a request, or one live beam of a beam search. Positions, left to right:
 //   [0, computed)            found in the index, shared, or scheduled in this incarnation of the
 //                            table, committed or not
 //   [computed, num_known)    tokens known, not scheduled (prompt, or lost by a preemption)
@@ -45,7 +47,8 @@ struct SequenceState {
   // Its table begins with blocks of the request's source, which compute this many tokens: it goes
   // on once they are scheduled.
   int32_t awaits = 0;
-  // The first choice is active from the start, the others from the fork, each until its end.
+  // The first choice is active from the start, the others from the fork, each until its end. Beams
+  // are born and die at every step.
   bool active = false;
   bool started = false;   // a plan has told the workers about the table
   bool decoding = false;  // a slice of this incarnation sampled: the rest is one fed token per step
@@ -60,13 +63,18 @@ struct SequenceState {
 struct RequestState {
   // The choices have the ids from `first` on.
   RequestState(Request request, SequenceId first);
+  ~RequestState();
   RequestState(const RequestState&) = delete;
   RequestState& operator=(const RequestState&) = delete;
 
   // Tokens whose keys and values a choice can ever need at once; the last token's are never needed.
   int64_t max_cached_tokens() const { return int64_t{prompt_tokens} + request.max_tokens - 1; }
   // Sequences that it takes up in a step.
-  int32_t width() const { return forked ? num_active : request.n; }
+  int32_t width() const {
+    return forked && beams == nullptr ? num_active : request.num_sequences();
+  }
+  // One sequence from beginning to end.
+  bool single() const { return beams == nullptr && request.n == 1; }
   // The first active choice.
   SequenceState* leader();
   bool ending() const;  // all active choices are
@@ -83,9 +91,10 @@ struct RequestState {
   Rank rank;
   Phase phase = Phase::kWaiting;
   int32_t prompt_tokens;
-  std::vector<SequenceState> choices;  // n of them, never moved
+  std::vector<SequenceState> choices;  // num_sequences() of them, never moved
+  std::unique_ptr<BeamGroup> beams;    // of a beam search
   int32_t num_active = 1;
-  bool forked;  // n is 1, or the step that samples the first tokens was scheduled
+  bool forked;  // n is 1, or beams, or the step that samples the first tokens was scheduled
   int32_t cached_tokens = 0;
   int32_t preemptions = 0;       // all, as reported
   int32_t pool_preemptions = 0;  // those that count towards immunity (life.3)

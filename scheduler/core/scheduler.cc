@@ -8,6 +8,7 @@
 #include "common/executor.h"
 #include "common/status_macros.h"
 #include "scheduler/core/admission.h"
+#include "scheduler/core/beam_group.h"
 #include "scheduler/core/core_state.h"
 #include "scheduler/core/request_state.h"
 #include "scheduler/core/step_builder.h"
@@ -46,6 +47,10 @@ void Scheduler::Abort(RequestId id) {
   const auto found = state_->requests.find(id);
   if (found == state_->requests.end()) return;
   RequestState* request = found->second.get();
+  if (request->beams != nullptr) {
+    EndBeams(request, /*aborted=*/true, &state_->aborts);
+    return ForgetEnded();
+  }
   if (!request->forked) {  // choices that were never born end like the first
     for (SequenceState& choice : request->choices) choice.active = true;
     request->forked = true;
@@ -116,6 +121,11 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
           absl::StrCat("sequence ", sample.sequence, " sampled token ", sample.token,
                        "; ids are in [0, ", state_->config.vocab_size, ")"));
     }
+    if (slice.sequence->request->beams != nullptr) {
+      OCTAVO_RETURN_IF_ERROR(CheckBeamAnswer(sample,
+                                             slice.sequence->request->request.sampling.num_logprobs,
+                                             state_->config.vocab_size));
+    }
   }
   if (next != result.samples.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -153,7 +163,8 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
     // One that waits again has no table any more; it does not run again before all its steps are
     // committed, so this table is still the one that the slice wrote to.
     if (slice.end >= choice->publish_at && choice->active && request->phase == Phase::kRunning) {
-      state.kv.Publish(choice->table, choice->tokens, slice.end, &choice->chain);
+      state.kv.Publish(choice->table, choice->tokens,
+                       std::min(slice.end, FindableTokens(state.config, *request)), &choice->chain);
       state.producers.Commit(choice, slice.end);
       choice->publish_at = (slice.end / state.config.block_size + 1) * state.config.block_size;
     }
@@ -168,7 +179,11 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
     if (!choice->active) continue;
     OCTAVO_CHECK(slice.end == choice->num_known(), "sequence=", choice->id, " sampled position ",
                  slice.end, " after ", choice->num_known(), " tokens");
-    Deliver(choice, sampled, &events.emplace_back());
+    if (request->beams == nullptr) {
+      Deliver(choice, sampled, &events.emplace_back());
+    } else {
+      DeliverToBeam(choice, sampled, &events);
+    }
   }
   ForgetEnded();
   record.slices.clear();

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/step.h"
+#include "scheduler/core/beam.h"
 #include "scheduler/core/request.h"
 #include "scheduler/core/request_report.h"
 #include "scheduler/core/scheduler_config.h"
@@ -142,6 +143,13 @@ class Scheduler {
 
  private:
   void Deliver(SequenceState* choice, const SampledToken& sample, TokenEvent* event);
+  // Beam search (scheduler_beams.cc). An answer for one live beam; when it was the last that was
+  // missing, all go on or the search ends, and its events are appended.
+  void DeliverToBeam(SequenceState* beam, const SampledToken& sample,
+                     std::vector<TokenEvent>* events);
+  // Gives sequences and tables to those that live on.
+  void Reparent(RequestState* request, const std::vector<BeamSearch::Survivor>& survivors);
+  void EndBeams(RequestState* request, bool aborted, std::vector<TokenEvent>* events);
   void EndChoice(SequenceState* choice, FinishReason reason, TokenEvent* event);
   void EndRequest(RequestState* request, FinishReason reason);
   void ForgetEnded();

@@ -7,6 +7,7 @@
 #include "common/executor.h"
 #include "common/kv_groups.h"
 #include "scheduler/core/admission.h"
+#include "scheduler/core/beam_group.h"
 #include "scheduler/core/core_state.h"
 #include "scheduler/core/scheduler.h"
 
@@ -17,7 +18,7 @@ namespace {
 void CheckRetained(const CoreState& state, const RequestState& request) {
   const RetainedTable& retained = request.retained;
   if (retained.empty()) return;
-  OCTAVO_CHECK(request.request.n == 1, "request=", request.rank.id, " retains several tables");
+  OCTAVO_CHECK(request.single(), "request=", request.rank.id, " retains several tables");
   OCTAVO_CHECK(std::ssize(retained.blocks) == state.kv.BlocksFor(retained.tokens),
                "request=", request.rank.id, " tokens=", retained.tokens);
   const SequenceState& choice = request.choices[0];
@@ -50,9 +51,8 @@ void CheckQueues(const CoreState& state) {
           choice.table.empty() && choice.computed == 0 && !choice.decoding && !choice.started,
           "sequence=", choice.id);
     }
-    OCTAVO_CHECK(
-        request->request.n > 1 || request->queued_tokens == request->choices[0].num_known(),
-        "request=", request->rank.id, " queued tokens=", request->queued_tokens);
+    OCTAVO_CHECK(!request->single() || request->queued_tokens == request->choices[0].num_known(),
+                 "request=", request->rank.id, " queued tokens=", request->queued_tokens);
     waiting_tokens += request->queued_tokens;
     preempted += request->preemptions > 0 ? 1 : 0;
   }
@@ -86,13 +86,19 @@ void CheckChoice(const CoreState& state, const SequenceState& choice) {
                " most tokens=", most);
   if (!paged) CheckRun(choice.table, kv.BlocksFor(most));
   // The source computes what the other choices of a recomputed request hold already and await.
-  const int32_t awaited = &choice == request.source && request.request.n > 1
-                              ? request.prompt_tokens / kv.block_size() * kv.block_size()
-                              : 0;
+  int32_t awaited = 0;
+  if (request.beams != nullptr) {
+    awaited = request.beams->AwaitedFrom(choice);
+  } else if (&choice == request.source && request.request.n > 1) {
+    awaited = request.prompt_tokens / kv.block_size() * kv.block_size();
+  }
   kv.CheckWritable(choice.table, std::max(choice.computed, awaited));
   const int32_t unscheduled = choice.num_known() + choice.uncommitted_samples - choice.computed;
-  OCTAVO_CHECK(choice.decoding ? unscheduled == 1 : unscheduled >= 1, "sequence=", choice.id,
-               " unscheduled=", unscheduled);
+  const bool answered = request.beams != nullptr && request.beams->slot(choice).answered;
+  OCTAVO_CHECK(choice.decoding ? unscheduled == (answered ? 0 : 1) : unscheduled >= 1,
+               "sequence=", choice.id, " unscheduled=", unscheduled);
+  OCTAVO_CHECK(request.beams == nullptr || choice.uncommitted_samples <= 1, "beam=", choice.id,
+               " has two samples in flight (step.6)");
   OCTAVO_CHECK(choice.num_generated() + choice.uncommitted_samples <= request.request.max_tokens,
                "sequence=", choice.id, " scheduled past max_tokens (step.6)");
 }
@@ -115,6 +121,52 @@ int64_t LackingInWindows(const CoreState& state, const SequenceState& choice, in
   return lacking;
 }
 
+// The live beams are different outputs of one length; as many answers are missing as is counted.
+void CheckBeams(const RequestState& request) {
+  const BeamGroup& beams = *request.beams;
+  OCTAVO_CHECK(static_cast<int32_t>(beams.live.size()) == request.num_active,
+               "request=", request.rank.id, " live=", beams.live.size());
+  size_t missing = 0;
+  for (auto beam = beams.live.begin(); beam != beams.live.end(); ++beam) {
+    OCTAVO_CHECK((*beam)->active && (*beam)->num_generated() == beams.search.length(),
+                 "beam=", (*beam)->id, " tokens=", (*beam)->num_generated());
+    missing += beams.slot(**beam).answered ? 0 : 1;
+    for (auto other = beams.live.begin(); other != beam; ++other) {
+      OCTAVO_CHECK((*beam)->tokens != (*other)->tokens, "beam=", (*beam)->id, " lives twice");
+    }
+  }
+  OCTAVO_CHECK(missing == beams.missing && missing > 0, "request=", request.rank.id,
+               " missing=", missing, " counted=", beams.missing);
+}
+
+// No more blocks than the distinct prefixes alive need: every full block that a beam has in common
+// with one before it is the same block.
+void CheckBeamSharing(const CoreState& state, const RequestState& request) {
+  for (const SequenceState& beam : request.choices) {
+    if (!beam.active) continue;
+    int64_t held = 0;    // entries that are shared
+    int64_t common = 0;  // that should be
+    for (const SequenceState& before : request.choices) {
+      if (&before == &beam) break;
+      if (!before.active) continue;
+      const auto same = [](const auto& a, const auto& b) {
+        return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+      };
+      held = std::max<int64_t>(held, same(beam.table.blocks(), before.table.blocks()));
+      common = std::max<int64_t>(common, same(beam.tokens, before.tokens) / state.kv.block_size());
+    }
+    OCTAVO_CHECK(held >= std::min(common, beam.table.num_blocks()), "beam=", beam.id, " shares ",
+                 held, " of ", common, " blocks");
+  }
+  const int64_t blocks = request.beams->DistinctBlocks();
+  const int64_t most =
+      MostBlocks(state.config, request.prompt_tokens, request.request.max_tokens, request.width());
+  OCTAVO_CHECK(blocks <= most, "request=", request.rank.id, " blocks=", blocks, " most=", most);
+  OCTAVO_CHECK(!Immune(state.config, request) || blocks + request.spare.num_blocks() >= most,
+               "immune request=", request.rank.id, " holds ", blocks, " blocks and ",
+               request.spare.num_blocks(), " spare ones of ", most);
+}
+
 void CheckRunning(const CoreState& state, const RequestState& request) {
   OCTAVO_CHECK(request.phase == Phase::kRunning, "request=", request.rank.id);
   OCTAVO_CHECK(request.pool_preemptions <= state.config.max_preemptions,
@@ -133,6 +185,7 @@ void CheckRunning(const CoreState& state, const RequestState& request) {
   OCTAVO_CHECK(active == request.num_active && active >= 1, "request=", request.rank.id,
                " active=", active);
   OCTAVO_CHECK(request.forked || active == 1, "request=", request.rank.id);
+  if (request.beams != nullptr) return CheckBeamSharing(state, request);
   // Steps in flight are about to give back what they hold beyond that.
   const bool settled = !Windowed(state.config) || request.uncommitted_slices == 0;
   OCTAVO_CHECK(!Immune(state.config, request) || !settled || lacking <= request.spare.num_blocks(),
@@ -146,7 +199,9 @@ void CheckFilledSlots(const CoreState& state) {
   std::vector<int64_t> filled(static_cast<size_t>(state.config.num_blocks) + 1, 0);
   for (const RequestState* request : state.queues.running()) {
     for (const SequenceState& choice : request->choices) {
-      if (!choice.active || choice.awaits > request->source_computed) continue;
+      const bool computes = request->beams == nullptr ? choice.awaits <= request->source_computed
+                                                      : request->beams->Ready(choice);
+      if (!choice.active || !computes) continue;
       const std::vector<BlockId>& blocks = choice.table.blocks();
       for (size_t i = 0; i < blocks.size(); ++i) {
         const int64_t left =
@@ -193,7 +248,10 @@ void CheckSteps(const CoreState& state) {
     OCTAVO_CHECK(slices == request.uncommitted_slices, "request=", request.rank.id,
                  " slices=", request.uncommitted_slices);
   };
-  for (const auto& [id, request] : state.requests) check(*request);
+  for (const auto& [id, request] : state.requests) {
+    check(*request);
+    if (request->beams != nullptr) CheckBeams(*request);
+  }
   for (const auto& request : state.ended) {
     OCTAVO_CHECK(request->phase == Phase::kEnded && request->spare.empty(),
                  "request=", request->rank.id);

@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "scheduler/core/admission.h"
+#include "scheduler/core/beam_group.h"
 #include "scheduler/core/step_builder.h"
 
 namespace octavo {
@@ -51,7 +52,8 @@ void StepBuilder::Admit() {
 int64_t StepBuilder::MostFound(const SequenceState& choice) const {
   const RequestState& request = *choice.request;
   // At least one token is computed: it is what the next one is sampled from.
-  const int64_t most = (choice.num_known() - 1) / state_.config.block_size;
+  const int64_t most = std::min(choice.num_known() - 1, FindableTokens(state_.config, request)) /
+                       state_.config.block_size;
   if (!Windowed(state_.config)) return most;
   // What is set aside is enough without found blocks, and not beside them.
   if (SetsAside(state_.config, request) && state_.queues.running().empty()) return 0;
@@ -105,15 +107,14 @@ int64_t StepBuilder::BlocksToStart(RequestState* request) const {
     return state_.kv.BlocksFor(ReservedTokens(state_.config, *request));
   }
   const KvManager& kv = state_.kv;
-  const SequenceState* source = request->leader();
-  const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
+  if (request->beams != nullptr) request->beams->FindSharing(kv.block_size());
   // What it takes from the free list: new blocks, and found ones that nobody holds. Choices share
   // the full blocks of the prompt. At most MostBlocks, so it fits when nothing runs (life.2).
   int64_t needed = 0;
   const bool sets_aside = SetsAside(state_.config, *request);
   for (SequenceState& choice : request->choices) {
     if (!choice.active) continue;
-    const int64_t shared = &choice == source ? 0 : prompt_blocks;
+    const int64_t shared = SharedBlocks(state_.config, choice);
     const int64_t found = std::max(MatchPrefix(&choice), shared);
     needed += (kv.BlocksFor(NeededTokens(state_.config, choice)) - found) * kv.num_keeping();
     needed += kv.NumFree(Found(choice), shared);
@@ -122,7 +123,7 @@ int64_t StepBuilder::BlocksToStart(RequestState* request) const {
       needed += kv.NumFreeInWindows(Found(choice));
     }
   }
-  const Return retained = FindRetained(*request, source->chain.hit);
+  const Return retained = FindRetained(*request, request->leader()->chain.hit);
   needed -= retained.intact - retained.free;
   if (!state_.queues.running().empty()) needed += ResumeMargin(*request);
   return needed + (sets_aside ? SpareBlocks(state_.config, *request) : 0);
@@ -154,21 +155,16 @@ bool StepBuilder::Start(RequestState* request, int64_t reserve) {
   OCTAVO_CHECK(kv.ReserveSpare(&request->spare, spare), "request=", request->rank.id);
   state_.queues.Run(request);
   CountHit(request, request->source->computed - retained.copied);
-  const int32_t ready = request->source_computed;
-  for (SequenceState& choice : request->choices) {
-    if (choice.active && choice.awaits <= ready && !choice.decoding && budget_ > 0) {
-      Prefill(&choice, /*may_preempt=*/false);
-    }
-  }
+  PrefillChoices(request, /*may_preempt=*/false);
   return true;
 }
 
 void StepBuilder::BeginTables(RequestState* request, const Return& retained) {
   KvManager& kv = state_.kv;
   SequenceState* source = request->source = request->leader();
-  const int64_t prompt_blocks = request->prompt_tokens / kv.block_size();
+  if (request->beams != nullptr) request->beams->ForgetAnswers();
   const auto own_way = [&](const SequenceState& choice) {
-    return &choice == source || choice.chain.hit >= prompt_blocks;
+    return choice.chain.hit >= SharedBlocks(state_.config, choice);
   };
   // What it has put aside comes back when its windows have left it, so nobody else may hold it.
   const bool publishes = !(Windowed(state_.config) && SetsAside(state_.config, *request));
@@ -189,10 +185,12 @@ void StepBuilder::BeginTables(RequestState* request, const Return& retained) {
     int64_t begun = kv.NumRows(choice.table);
     int64_t found = choice.chain.hit;
     if (!own_way(choice)) {
-      kv.ForkAhead(source->table, prompt_blocks, &choice.table);
-      begun = prompt_blocks;
+      begun = SharedBlocks(state_.config, choice);
       found = 0;
-      choice.awaits = static_cast<int32_t>(prompt_blocks * kv.block_size());
+      const SequenceState* from =
+          request->beams == nullptr ? source : request->beams->slot(choice).source;
+      kv.ForkAhead(from->table, begun, &choice.table);
+      choice.awaits = static_cast<int32_t>(begun * kv.block_size());
     }
     ReserveTable(&choice);
     choice.computed =
@@ -315,6 +313,8 @@ int64_t StepBuilder::NextStepBlocks() const {
 
 int64_t StepBuilder::NextStepBlocks(const RequestState& request) const {
   if (SetsAside(state_.config, request)) return 0;
+  // Every beam may need a block of its own, be it a new one or a copy.
+  if (request.beams != nullptr) return request.width();
   int64_t blocks = 0;
   for (const SequenceState& choice : request.choices) {
     if (!choice.active || choice.ending()) continue;

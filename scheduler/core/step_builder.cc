@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "scheduler/core/admission.h"
+#include "scheduler/core/beam_group.h"
 
 namespace octavo {
 
@@ -22,18 +23,16 @@ void StepBuilder::Build(StepPlan* plan, InFlightStep* record) {
   plan->slices.reserve(std::max(running.size(), state_.last_slices) + 1);
   // By index, and the size anew each time: a decode may preempt its juniors, which come later.
   for (size_t i = 0; i < running.size(); ++i) {
+    const bool beams = running[i]->beams != nullptr;
     for (SequenceState& choice : running[i]->choices) {
-      if (choice.active && choice.decoding && !choice.ending()) Decode(&choice);
+      if (!choice.active || !choice.decoding || choice.ending()) continue;
+      // A beam waits until all have sampled and the rule has given it its next token (step.6).
+      if (beams && choice.computed == choice.num_known()) continue;
+      Decode(&choice);
     }
   }
   for (size_t i = 0; i < running.size() && budget_ > 0; ++i) {
-    // What the source computes in this step is there for the others in the next one.
-    const int32_t ready = running[i]->source_computed;
-    for (SequenceState& choice : running[i]->choices) {
-      if (choice.active && !choice.decoding && choice.awaits <= ready && budget_ > 0) {
-        Prefill(&choice, /*may_preempt=*/true);
-      }
-    }
+    PrefillChoices(running[i], /*may_preempt=*/true);
   }
   if (!short_of_blocks_) {
     Admit();
@@ -50,12 +49,24 @@ void StepBuilder::Decode(SequenceState* choice) {
     return;
   }
   SeqSlice& slice = AddSlice(choice, 1, /*sample=*/true);
-  slice.feed_sampled = true;
-  slice.new_blocks = std::move(new_blocks);
+  if (choice->request->beams == nullptr) {
+    slice.feed_sampled = true;
+  } else {
+    slice.tokens.push_back(choice->tokens.back());
+  }
   for (const CopyOnWrite& copy : copies) {
     if (copy.copy.source != kPaddingBlock) plan_->copies.push_back(copy.copy);
-    slice.replaced.push_back({copy.index, copy.copy.target});
   }
+  if (!choice->started) return Begin(choice, &slice);
+  slice.new_blocks = std::move(new_blocks);
+  for (const CopyOnWrite& copy : copies) slice.replaced.push_back({copy.index, copy.copy.target});
+}
+
+void StepBuilder::Begin(SequenceState* choice, SeqSlice* slice) {
+  choice->started = true;
+  slice->start =
+      SequenceStart{choice->request->request.sampling, static_cast<uint32_t>(choice->choice_index)};
+  slice->new_blocks = choice->table.blocks();
 }
 
 bool StepBuilder::ReserveForDecode(SequenceState* choice, std::vector<BlockId>* new_blocks,
@@ -85,7 +96,9 @@ int64_t StepBuilder::ComingBlocks() {
     for (const RequestState* request : state_.queues.running()) {
       if (request->last_step == record_->step) continue;
       for (const SequenceState& choice : request->choices) {
-        if (choice.active && choice.ending()) {
+        // Beams end together.
+        const bool ends = request->beams == nullptr ? choice.ending() : request->ending();
+        if (choice.active && ends) {
           ending_blocks_ += state_.kv.NumExclusive(choice.table);
         }
       }
@@ -138,6 +151,18 @@ int32_t StepBuilder::FitWindows(const SequenceState& choice, int32_t num_tokens,
   }
 }
 
+void StepBuilder::PrefillChoices(RequestState* request, bool may_preempt) {
+  // What is computed in this step is there for those that share it in the next one.
+  const int32_t source_computed = request->source_computed;
+  const uint32_t ready = request->beams == nullptr ? 0 : request->beams->Ready();
+  for (SequenceState& choice : request->choices) {
+    if (!choice.active || choice.decoding || budget_ == 0) continue;
+    const bool goes_on = request->beams == nullptr ? choice.awaits <= source_computed
+                                                   : (ready >> choice.choice_index & 1) != 0;
+    if (goes_on) Prefill(&choice, may_preempt);
+  }
+}
+
 void StepBuilder::Prefill(SequenceState* choice, bool may_preempt) {
   RequestState* request = choice->request;
   const int32_t left = choice->num_known() - choice->computed;
@@ -152,10 +177,7 @@ void StepBuilder::Prefill(SequenceState* choice, bool may_preempt) {
   SeqSlice& slice = AddSlice(choice, num_tokens, /*sample=*/num_tokens == left);
   slice.tokens.assign(choice->tokens.begin() + first, choice->tokens.begin() + first + num_tokens);
   if (!choice->started) {
-    choice->started = true;
-    slice.start =
-        SequenceStart{request->request.sampling, static_cast<uint32_t>(choice->choice_index)};
-    slice.new_blocks = choice->table.blocks();
+    Begin(choice, &slice);
   } else {
     slice.replaced = std::move(lent);
   }
@@ -188,6 +210,7 @@ void StepBuilder::Fork(SequenceState* parent, SeqSlice* slice) {
 
 void StepBuilder::ComputeSource(RequestState* request) {
   const int32_t before = std::exchange(request->source_computed, request->source->computed);
+  if (state_.kv.num_windowed() == 0) return;
   for (SequenceState& choice : request->choices) {
     if (choice.awaits <= before || choice.awaits > request->source_computed) continue;
     state_.kv.ShareWindows(request->source->table, choice.awaits, &choice.table);

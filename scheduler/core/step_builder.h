@@ -31,6 +31,10 @@ class StepBuilder {
  private:
   void Decode(SequenceState* choice);
   void Prefill(SequenceState* choice, bool may_preempt);
+  // Those choices of a running request that are not decoding.
+  void PrefillChoices(RequestState* request, bool may_preempt);
+  // The workers learn about a table with its first slice.
+  void Begin(SequenceState* choice, SeqSlice* slice);
   // How many of the next `num_tokens` tokens windowed groups find blocks for; 0: none now.
   int32_t FitWindows(const SequenceState& choice, int32_t num_tokens, bool may_preempt);
   // The choices of a request are born: they share its blocks, and sample the same logits.

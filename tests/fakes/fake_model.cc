@@ -1,6 +1,9 @@
 #include "tests/fakes/fake_model.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "tests/fakes/beam_twin.h"
 
 namespace octavo {
 namespace {
@@ -23,6 +26,42 @@ TokenId SampleToken(ChainHash prefix, uint64_t seed, uint32_t choice_index, int3
   const uint64_t bits =
       Mix(prefix ^ Mix(seed + choice_index) ^ Mix(static_cast<uint64_t>(position) << 20));
   return static_cast<TokenId>(bits % static_cast<uint64_t>(vocab_size));
+}
+
+std::vector<float> LogprobsAfter(ChainHash prefix, int32_t vocab_size) {
+  std::vector<float> logprobs;
+  double total = 0;
+  for (TokenId token = 0; token < vocab_size; ++token) {
+    const uint64_t bits = Mix(prefix ^ Mix(static_cast<uint64_t>(token) + 1));
+    logprobs.push_back(0.5f * static_cast<float>(bits % 12));
+    total += std::exp(double{logprobs.back()});
+  }
+  for (float& logprob : logprobs) logprob -= static_cast<float>(std::log(total));
+  return logprobs;
+}
+
+std::vector<TokenLogprob> TopLogprobs(ChainHash prefix, int32_t vocab_size, int32_t count) {
+  std::vector<TokenLogprob> all;
+  for (const float logprob : LogprobsAfter(prefix, vocab_size)) {
+    all.push_back({static_cast<TokenId>(all.size()), logprob});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const TokenLogprob& a, const TokenLogprob& b) {
+    return a.logprob > b.logprob;
+  });
+  if (all.size() > static_cast<size_t>(count)) all.resize(static_cast<size_t>(count));
+  return all;
+}
+
+std::vector<Hypothesis> EvaluateBeams(const Request& request, int32_t vocab_size) {
+  ChainHash prompt = kEmptyChain;
+  for (const TokenId token : request.prompt) prompt = Extend(prompt, token);
+  return NaiveBeamSearch(*request.beam, request.max_tokens,
+                         request.ignore_eos ? std::vector<TokenId>() : request.eos_ids,
+                         [&](const std::vector<TokenId>& output) {
+                           ChainHash chain = prompt;
+                           for (const TokenId token : output) chain = Extend(chain, token);
+                           return LogprobsAfter(chain, vocab_size);
+                         });
 }
 
 ExpectedOutput Evaluate(const Request& request, int32_t vocab_size, uint32_t choice_index) {

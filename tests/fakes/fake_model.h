@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/step.h"
+#include "scheduler/core/beam.h"
 #include "scheduler/core/request.h"
 
 namespace octavo {
@@ -21,6 +23,11 @@ ChainHash Extend(ChainHash prefix, TokenId token);
 TokenId SampleToken(ChainHash prefix, uint64_t seed, uint32_t choice_index, int32_t position,
                     int32_t vocab_size);
 
+// The log-probability of every token after a prefix with this hash. Coarse, so that sums often tie.
+std::vector<float> LogprobsAfter(ChainHash prefix, int32_t vocab_size);
+// The `count` most likely ones, lower ids first on ties.
+std::vector<TokenLogprob> TopLogprobs(ChainHash prefix, int32_t vocab_size, int32_t count);
+
 // What a choice of a request must generate, whatever the schedule: the model applied token by
 // token.
 struct ExpectedOutput {
@@ -28,6 +35,8 @@ struct ExpectedOutput {
   FinishReason finish = FinishReason::kLength;
 };
 ExpectedOutput Evaluate(const Request& request, int32_t vocab_size, uint32_t choice_index = 0);
+// What a beam search must find, best first; by its naive twin.
+std::vector<Hypothesis> EvaluateBeams(const Request& request, int32_t vocab_size);
 
 }  // namespace octavo
 

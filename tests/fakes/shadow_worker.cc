@@ -141,7 +141,11 @@ absl::Status ShadowWorker::CheckCopies(const StepPlan& plan) const {
 
 absl::Status ShadowWorker::CheckCopyTargets(const StepPlan& plan) const {
   for (const BlockCopy& copy : plan.copies) {
-    if (Holders(copy.source) == 0) return Broken("copy out of block ", copy.source);
+    // A beam that has not started yet may hold the source alone: no plan has named its table. That
+    // the right tokens were copied shows when the target is read.
+    if (copy.source <= kPaddingBlock || copy.source > config_.num_blocks) {
+      return Broken("copy out of block ", copy.source);
+    }
     OCTAVO_RETURN_IF_ERROR(CheckNewBlock(copy.target));
   }
   return absl::OkStatus();
@@ -280,9 +284,11 @@ absl::Status ShadowWorker::ApplyBlocks(const SeqSlice& slice, const std::vector<
     entry = replaced.block;
   }
   for (const BlockId block : slice.new_blocks) {
-    const int64_t row_end = (static_cast<int64_t>(table->size() / groups) + 1) * config_.block_size;
+    // One that begins before the context's end has content already: it is read, and CheckWrites
+    // sees to it that nobody else has a partly filled one.
+    const int64_t first = static_cast<int64_t>(table->size() / groups) * config_.block_size;
     const bool windowed = config_.group_windows[table->size() % groups] > 0;
-    if (row_end > slice.context_length && !(windowed && block == kPaddingBlock)) {
+    if (first >= slice.context_length && !(windowed && block == kPaddingBlock)) {
       OCTAVO_RETURN_IF_ERROR(CheckNewBlock(block));
     }
     table->push_back(block);
@@ -437,7 +443,14 @@ absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<Blo
   const auto sample = [&](SequenceId id, Computed* of) {
     of->sampled = SampleToken(chain, of->start.sampling.seed, of->start.choice_index, position,
                               config_.vocab_size);
-    result->samples.push_back({.sequence = id, .token = *of->sampled});
+    SampledToken& answer = result->samples.emplace_back();
+    const SamplingParams& sampling = of->start.sampling;
+    if (sampling.num_logprobs > 0) {
+      answer.top = TopLogprobs(chain, config_.vocab_size, sampling.num_logprobs);
+      if (sampling.greedy()) of->sampled = answer.top[0].token;
+    }
+    answer.sequence = id;
+    answer.token = *of->sampled;
   };
   sample(slice.sequence, &sequence);
   const Computed parent = sequence;

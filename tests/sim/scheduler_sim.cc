@@ -1,6 +1,7 @@
 #include "tests/sim/scheduler_sim.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -81,6 +82,11 @@ absl::Status SchedulerSim::Replay(std::span<const SimCommand> commands, SimOutco
 absl::Status SchedulerSim::Finish(SimOutcome* outcome) {
   OCTAVO_RETURN_IF_ERROR(DrainFacts());
   outcome->stats = scheduler_.stats();
+  for (const auto& [id, expected] : requests_) {
+    if (!expected.request.beam.has_value()) continue;
+    ++outcome->beam_searches;
+    outcome->beam_preemptions += expected.preemptions;
+  }
   return CheckAllEnded();
 }
 
@@ -177,6 +183,7 @@ Request SchedulerSim::DrawRequest() {
   request.prefix_cache = !Chance(scenario_.uncached_permille);
   request.cache_salt = std::string(static_cast<size_t>(Draw(0, scenario_.salts - 1)), 's');
   request.n = static_cast<int32_t>(Draw(1, scenario_.max_n));
+  if (Chance(scenario_.beam_permille)) DrawBeams(&request);
   while (request.n > 1 && !CheckRequest(scenario_.scheduler, request).ok()) --request.n;
   request.id = next_id_++;
   return request;
@@ -186,8 +193,22 @@ absl::Status SchedulerSim::Add(const Request& request) {
   Expectation& expected = requests_[request.id];
   expected.request = request;
   expected.choices.resize(static_cast<size_t>(request.n));
-  by_sequence_.resize(by_sequence_.size() + static_cast<size_t>(request.n), request.id);
+  by_sequence_.resize(by_sequence_.size() + static_cast<size_t>(request.num_sequences()),
+                      request.id);
   return scheduler_.Add(request);
+}
+
+void SchedulerSim::DrawBeams(Request* request) {
+  BeamParams& beam = request->beam.emplace();
+  beam.length_penalty = std::array{1.0, 0.0, 0.6, 2.0, -1.0}[static_cast<size_t>(Draw(0, 4))];
+  beam.early_stopping = static_cast<EarlyStopping>(Draw(0, 2));
+  if (Chance(200)) request->eos_ids = {3, kSimEos, 11};
+  request->max_tokens = std::min(request->max_tokens, 20);
+  beam.width = static_cast<int32_t>(Draw(1, scenario_.max_beam_width));
+  request->n = 1;
+  while (beam.width > 1 && !CheckRequest(scenario_.scheduler, *request).ok()) --beam.width;
+  request->n = static_cast<int32_t>(Draw(1, beam.width));
+  if (!CheckRequest(scenario_.scheduler, *request).ok()) request->beam.reset();  // windows
 }
 
 bool SchedulerSim::MayRead(SequenceId reader, SequenceId writer) const {
@@ -264,7 +285,8 @@ absl::Status SchedulerSim::CheckSlots() const {
   const int64_t held = worker_.held_slots();
   const int64_t filled = worker_.filled_slots();
   // A table that no slice has named yet, or a block put aside, is not known to the worker.
-  const bool all_known = scenario_.max_n == 1 && !Windowed(scenario_.scheduler) &&
+  const bool all_known = scenario_.max_n == 1 && scenario_.beam_permille == 0 &&
+                         !Windowed(scenario_.scheduler) &&
                          static_cast<int64_t>(worker_.sequences()) == stats.running;
   if (all_known ? stats.held_slots == held && stats.filled_slots == filled
                 : stats.held_slots >= held && stats.filled_slots >= filled) {
@@ -285,7 +307,12 @@ absl::Status SchedulerSim::Commit(const SimCommand& command) {
   unmirrored_.pop_front();
   OCTAVO_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
   const std::vector<TokenEvent> events = scheduler_.Commit(*result);
-  discarded_ += static_cast<int64_t>(result->samples.size() - events.size());
+  const auto sampled = [this](RequestId id) { return !requests_.at(id).request.beam.has_value(); };
+  discarded_ += std::count_if(
+      result->samples.begin(), result->samples.end(),
+      [&](const SampledToken& sample) { return sampled(by_sequence_.at(sample.sequence)); });
+  discarded_ -= std::count_if(events.begin(), events.end(),
+                              [&](const TokenEvent& event) { return sampled(event.request); });
   last_result_ = *std::move(result);
   return Receive(events);
 }
@@ -330,6 +357,7 @@ absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expect
   if (event.request_ended != expected->ended) {
     return absl::InternalError(absl::StrCat("wrong end of request ", event.request));
   }
+  if (expected->request.beam.has_value()) return CheckHypothesis(event, expected);
   stops_ += event.finish == FinishReason::kStop ? 1 : 0;
   aborts_ += event.finish == FinishReason::kAbort ? 1 : 0;
   ExpectedOutput output =
@@ -349,6 +377,28 @@ absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expect
                                             absl::StrJoin(choice.received, " "), "; expected ",
                                             absl::StrJoin(output.tokens, " "), " (det.2)"));
   }
+  return CheckUsage(event, *expected);
+}
+
+absl::Status SchedulerSim::CheckHypothesis(const TokenEvent& event, Expectation* expected) {
+  const std::vector<TokenId>& received =
+      expected->choices[static_cast<size_t>(event.choice_index)].received;
+  const auto wrong = [&](const char* what) {
+    return absl::InternalError(absl::StrCat("hypothesis ", event.choice_index, " of request ",
+                                            event.request, ": wrong ", what, "; got ",
+                                            absl::StrJoin(received, " ")));
+  };
+  if (event.finish == FinishReason::kAbort) {
+    return expected->aborted && received.empty() ? CheckUsage(event, *expected) : wrong("abort");
+  }
+  if (expected->hypotheses.empty()) {
+    expected->hypotheses = EvaluateBeams(expected->request, kSimVocabulary);
+  }
+  const Hypothesis& output = expected->hypotheses.at(static_cast<size_t>(event.choice_index));
+  if (received != output.tokens) return wrong("tokens");
+  if (event.score != output.score) return wrong("score");
+  if (event.logprob != output.logprobs.back()) return wrong("log-probability");
+  if ((event.finish == FinishReason::kStop) != output.stopped) return wrong("finish reason");
   return CheckUsage(event, *expected);
 }
 

@@ -27,6 +27,8 @@ struct SimOutcome {
   std::vector<SimCommand> commands;  // drawn until everything had ended
   std::vector<StepPlan> plans;
   SchedulerStats stats;
+  int32_t beam_searches = 0;
+  int32_t beam_preemptions = 0;  // by the pool, of beam searches
 };
 
 class SchedulerSim {
@@ -47,7 +49,8 @@ class SchedulerSim {
   struct Expectation {
     Request request;
     std::vector<Choice> choices;
-    int32_t preemptions = 0;  // by the pool
+    int32_t preemptions = 0;             // by the pool
+    std::vector<Hypothesis> hypotheses;  // of a beam search, once it has ended
     bool aborted = false;
     bool ended = false;
     // Since it began the tables that it has now: flushes before that must not be undone.
@@ -61,6 +64,8 @@ class SchedulerSim {
   SimCommand Draw();
   Request DrawRequest();
   std::vector<TokenId> DrawPrompt();
+  // Turns the request into a beam search as wide as it may be.
+  void DrawBeams(Request* request);
 
   absl::Status Execute(const SimCommand& command, SimOutcome* outcome);
   absl::Status Finish(SimOutcome* outcome);
@@ -79,6 +84,7 @@ class SchedulerSim {
   absl::Status Mirror(const StepPlan& plan, const StepResult& result);
   absl::Status Receive(const std::vector<TokenEvent>& events);
   absl::Status CheckEnd(const TokenEvent& event, Expectation* expected);
+  absl::Status CheckHypothesis(const TokenEvent& event, Expectation* expected);
   absl::Status CheckUsage(const TokenEvent& event, const Expectation& expected) const;
   absl::Status DrainFacts();
   absl::Status CheckAllEnded() const;

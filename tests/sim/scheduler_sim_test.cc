@@ -91,6 +91,8 @@ TEST_P(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
       {"waits for adjacent blocks", &SchedulerStats::adjacency_waits, 50},
   };
   std::vector<uint64_t> seeds(places.size(), 0);
+  uint64_t with_beams = 0;
+  uint64_t with_preempted_beams = 0;
   for (uint64_t seed = first_; seed < first_ + count_; ++seed) {
     Life life{.seed = seed, .scenario = SimScenario::FromSeed(seed)};
     current = &life;
@@ -103,8 +105,12 @@ TEST_P(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
     for (size_t i = 0; i < places.size(); ++i) {
       seeds[i] += life.outcome.stats.*places[i].counter > 0 ? 1 : 0;
     }
+    with_beams += life.outcome.beam_searches > 0 ? 1 : 0;
+    with_preempted_beams += life.outcome.beam_preemptions > 0 ? 1 : 0;
   }
   if (count_ < 100) return;
+  EXPECT_GT(with_beams, count_ / 8);
+  EXPECT_GT(with_preempted_beams, count_ / 60);
   for (size_t i = 0; i < places.size(); ++i) {
     EXPECT_GT(seeds[i], count_ / places[i].one_in) << places[i].name;
     std::printf("%llu of %llu seeds with %s\n", static_cast<unsigned long long>(seeds[i]),

@@ -6,12 +6,18 @@
 namespace octavo {
 namespace {
 
+std::string Describe(const BeamParams& beam) {
+  return absl::StrCat(" beams=", beam.width, " length_penalty=", beam.length_penalty,
+                      " early_stopping=", static_cast<int>(beam.early_stopping));
+}
+
 std::string Describe(const Request& request) {
   return absl::StrCat("add id=", request.id, " prompt=[", absl::StrJoin(request.prompt, " "),
                       "] max_tokens=", request.max_tokens, " n=", request.n,
                       " seed=", request.sampling.seed, " priority=", request.priority,
                       " ignore_eos=", request.ignore_eos, " prefix_cache=", request.prefix_cache,
-                      " salt='", request.cache_salt, "'");
+                      " salt='", request.cache_salt, "'",
+                      request.beam.has_value() ? Describe(*request.beam) : "");
 }
 
 }  // namespace

@@ -86,12 +86,15 @@ SimScenario SimScenario::FromSeed(uint64_t seed) {
   scenario.flush_permille = Pick(random, {0, 0, 5});
   scenario.repeat_permille = Pick(random, {0, 0, 20});
   scenario.max_n = Pick(random, {1, 1, 2, 4, 8});
+  scenario.beam_permille = Pick(random, {0, 100, 400});
+  scenario.max_beam_width = Pick(random, {1, 2, 3, 5, 8});
   if (config.group_windows == std::vector<int32_t>{0} && Uniform(random, 0, 3) == 0) {
     config.kv_allocation =
         Pick(random, {KvAllocation::kContiguousMax, KvAllocation::kContiguousPow2,
                       KvAllocation::kContiguousOracle, KvAllocation::kContiguousOracle});
     config.prefix_cache = false;
     scenario.max_n = 1;
+    scenario.beam_permille = 0;
     // Free blocks lie apart where several requests of different lengths come and go.
     config.num_blocks = one_request * Pick(random, {1, 2, 3, 5}) + Uniform(random, 0, 3);
     config.max_num_seqs = Pick(random, {4, 16, 64});
@@ -125,8 +128,8 @@ std::string SimScenario::ToString() const {
       " max_preemptions=", scheduler.max_preemptions, " prefix_cache=", scheduler.prefix_cache,
       " digest_bits=", scheduler.prefix_digest_bits, " shared_permille=", shared_permille,
       " next_turn_permille=", next_turn_permille, " salts=", salts,
-      " flush_permille=", flush_permille, " max_n=", max_n,
-      " kv_allocation=", Name(scheduler.kv_allocation),
+      " flush_permille=", flush_permille, " max_n=", max_n, " beam_permille=", beam_permille,
+      " max_beam_width=", max_beam_width, " kv_allocation=", Name(scheduler.kv_allocation),
       " preemption_mode=", static_cast<int>(scheduler.preemption_mode),
       " granularity=", static_cast<int>(scheduler.preemption_granularity),
       " resume_share=", scheduler.preemption_resume_share,

@@ -36,6 +36,8 @@ struct SimScenario {
   int32_t flush_permille = 0;     // per event
   int32_t repeat_permille = 0;    // per event: a result comes twice
   int32_t max_n = 1;
+  int32_t beam_permille = 0;  // requests that are beam searches
+  int32_t max_beam_width = 1;
 
   static SimScenario FromSeed(uint64_t seed);
   std::string ToString() const;
