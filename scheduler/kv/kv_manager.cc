@@ -191,7 +191,7 @@ int64_t KvManager::BlocksToWrite(const BlockTable& table, int64_t position) cons
   int64_t blocks = 0;
   for (int64_t i = begin; i < begin + num_groups_; ++i) {
     const BlockId block = table.blocks_[static_cast<size_t>(i)];
-    blocks += block == kPaddingBlock || pool_.ref_count(block) > 1 ? 1 : 0;
+    blocks += block == kPaddingBlock || HeldByOthers(block) ? 1 : 0;
   }
   return blocks;
 }
@@ -215,7 +215,7 @@ bool KvManager::ReserveToWrite(BlockTable* table, int64_t position, BlockTable* 
   for (size_t i = begin; i < begin + static_cast<size_t>(num_groups_); ++i) {
     BlockId& entry = table->blocks_[i];
     const bool shared = entry != kPaddingBlock;
-    if (shared && pool_.ref_count(entry) == 1) continue;
+    if (shared && !HeldByOthers(entry)) continue;
     const BlockId block = TakeFrom(spare);
     copies->push_back({static_cast<int32_t>(i), {entry, block}});
     // Others hold it still, so it is not lent again in this step (step.4).
@@ -360,7 +360,7 @@ void KvManager::CheckWritable(const BlockTable& table, int64_t position) const {
       if (block == kPaddingBlock) continue;
       const bool partly_filled = row * block_size_ < position;
       OCTAVO_CHECK(!cache_.Contains(block), "published block ", block, " would be written");
-      OCTAVO_CHECK(partly_filled || pool_.ref_count(block) == 1, "block ", block, " has ",
+      OCTAVO_CHECK(partly_filled || !HeldByOthers(block), "block ", block, " has ",
                    pool_.ref_count(block), " writers");
     }
   }

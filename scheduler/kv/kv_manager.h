@@ -212,6 +212,12 @@ class KvManager {
     const int32_t deferred = deferred_holders_[block];
     return deferred > 0 && deferred == pool_.ref_count(block);
   }
+  // Of a block in a table: some other table has it, and not only until its steps are committed.
+  // Such tables, of choices that ended before they wrote, never write; a copy out of the block
+  // would outlive them.
+  bool HeldByOthers(BlockId block) const {
+    return pool_.ref_count(block) - deferred_holders_[block] > 1;
+  }
   void BecomeDeferred(BlockId block) {
     ++num_deferred_;
     filled_slots_ -= filled_[block];

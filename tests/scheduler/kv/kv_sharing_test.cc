@@ -165,6 +165,24 @@ TEST_F(KvSharingTest, ACopyIsAllOrNothingAndTakesWhatWasPutAsideFirst) {  // kv.
   kv_.CheckInvariants({&parent.table, &child, &spare});
 }
 
+// The copy would read the block after the steps of the ended table gave it back.
+TEST_F(KvSharingTest, ABlockIsNotCopiedForATableThatHasEnded) {  // life.1
+  Sequence parent;
+  Begin(&parent, Count(0, 6));
+  BlockTable child;
+  kv_.Fork(parent.table, 2, &child);
+  kv_.Release(&child, 1);
+  EXPECT_EQ(kv_.BlocksToWrite(parent.table, 6), 0);
+  std::vector<BlockId> added;
+  std::vector<CopyOnWrite> copies;
+  BlockTable spare;
+  EXPECT_TRUE(kv_.ReserveToWrite(&parent.table, 6, &spare, &added, &copies));
+  EXPECT_TRUE(copies.empty());
+  kv_.CommitStep(1);
+  kv_.CheckInvariants({&parent.table});
+  EXPECT_EQ(kv_.num_free(), 6);
+}
+
 TEST_F(KvSharingTest, SharedBlocksOfReleasedTablesAreDeferredOnce) {  // life.1
   Sequence parent;
   Begin(&parent, Count(0, 8));

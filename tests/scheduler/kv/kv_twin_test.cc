@@ -142,15 +142,8 @@ class Twin {
     ++generation;
   }
 
-  int Holders(BlockId block) const {
-    int holders = 0;
-    for (const auto* list : {&tables, &deferred}) {
-      for (const auto& table : *list) {
-        holders += static_cast<int>(std::count(table->blocks.begin(), table->blocks.end(), block));
-      }
-    }
-    return holders;
-  }
+  int Holders(BlockId block) const { return LiveHolders(block) + HoldersIn(deferred, block); }
+  int LiveHolders(BlockId block) const { return HoldersIn(tables, block); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   int64_t num_cached() const {
     return std::count_if(free_.begin(), free_.end(),
@@ -193,6 +186,14 @@ class Twin {
   int generation = 0;
 
  private:
+  static int HoldersIn(const std::vector<std::unique_ptr<TwinTable>>& list, BlockId block) {
+    int holders = 0;
+    for (const auto& table : list) {
+      holders += static_cast<int>(std::count(table->blocks.begin(), table->blocks.end(), block));
+    }
+    return holders;
+  }
+
   struct Entry {
     uint64_t id = 0;
     uint64_t parent = 0;
@@ -372,7 +373,7 @@ class Pair {
     const bool append = begin == table.blocks.size();
     std::vector<size_t> shared;
     for (size_t i = begin; !append && i < begin + twin_.groups(); ++i) {
-      if (twin_.Holders(table.blocks[i]) > 1) shared.push_back(i);
+      if (twin_.LiveHolders(table.blocks[i]) > 1) shared.push_back(i);
     }
     BlockTable spare;
     std::vector<BlockId> added;
