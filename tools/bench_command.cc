@@ -263,7 +263,14 @@ CommandBody AddBenchCommand(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--json", options->json, "Print one JSON object");
-  return [options](Signals&) { return Bench(*options); };
+  CLI::App* paging = app.add_subcommand(
+      "paging",
+      "Run the same requests with paged and with contiguous KV allocation, on a CPU worker in this "
+      "process, and compare");
+  const CommandBody paging_body = AddPagingCommand(*paging);
+  return [options, paging, paging_body](Signals& signals) {
+    return paging->parsed() ? paging_body(signals) : Bench(*options);
+  };
 }
 
 }  // namespace octavo::tools

@@ -38,6 +38,8 @@ ARROWS = {
     "tools": (["common", "common/program", "common/checkpoint", "common/rpc", "scheduler/text",
                "scheduler/engine", "scheduler/transport", "tools/simulate", "worker/runtime", "worker/transport"],
               [ABSL, CLI, JSON, *GRPC, *PROTO]),
+    "tools/paging": (["common", "common/program", "scheduler/core", "scheduler/engine", "scheduler/transport", "tools",
+                      "tools/simulate", "worker/runtime"], [ABSL, CLI, JSON]),
     "tools/simulate": (["common", "common/program", "scheduler/core", "tools"], [ABSL, CLI, JSON]),
 }
 # The core is pure: no threads, clocks, randomness, I/O, or order taken from a hash map.

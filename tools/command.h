@@ -22,6 +22,7 @@ CommandBody AddTokenizeCommand(CLI::App& app);
 CommandBody AddBenchCommand(CLI::App& app);
 CommandBody AddSimulateCommand(CLI::App& app);
 CommandBody AddAdviseCommand(CLI::App& app);
+CommandBody AddPagingCommand(CLI::App& app);  // of bench
 
 }  // namespace octavo::tools
 
