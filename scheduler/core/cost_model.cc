@@ -7,6 +7,11 @@ namespace {
 
 constexpr double kDecay = 0.9;
 constexpr double kLeastAddedShare = 0.1;
+constexpr int32_t kVictimsBetweenProbes = 64;
+
+void Average(double value, double* average) {
+  *average = *average == 0 ? value : *average * kDecay + value * (1 - kDecay);
+}
 
 }  // namespace
 
@@ -28,10 +33,9 @@ void CostModel::Observe(const StepCosts& step) {
                                   step.compute_seconds * kLeastAddedShare);
     prefill_.Observe(step.prefill_tokens, added);
   } else if (step.decode_tokens > 0 && step.compute_seconds > 0) {
-    decode_step_seconds_ = decode_step_seconds_ == 0 ? step.compute_seconds
-                                                     : decode_step_seconds_ * kDecay +
-                                                           step.compute_seconds * (1 - kDecay);
+    Average(step.compute_seconds, &decode_step_seconds_);
   }
+  if (step.compute_seconds > 0) Average(step.compute_seconds, &step_seconds_);
   swap_out_.Observe(static_cast<double>(step.swap_out_bytes), step.swap_out_seconds);
   swap_in_.Observe(static_cast<double>(step.swap_in_bytes), step.swap_in_seconds);
 }
@@ -43,11 +47,24 @@ void CostModel::ObserveReturn(int32_t given_up, int32_t found) {
 
 double CostModel::survival() const { return given_up_ > 0 ? found_ / given_up_ : 0; }
 
-VictimCosts CostModel::Estimate(int64_t tokens, int64_t blocks) const {
+VictimCosts CostModel::Estimate(int64_t tokens, int64_t blocks, int64_t planned_blocks) const {
   const double lost = 1 - survival();
-  const double bytes = static_cast<double>(blocks) * block_bytes_;
+  const double block_out = block_bytes_ / swap_out_.per_second();
+  const double planned = static_cast<double>(planned_blocks) * block_out;
+  const double out = static_cast<double>(blocks) * block_out;
+  const double in = static_cast<double>(blocks) * lost * block_bytes_ / swap_in_.per_second();
+  // Beyond the step, or beyond the copies that outlast it already.
+  const double added = std::max(0.0, planned + out - std::max(step_seconds_, planned));
   return {.recompute_seconds = static_cast<double>(tokens) * lost / prefill_.per_second(),
-          .swap_seconds = bytes / swap_out_.per_second() + bytes * lost / swap_in_.per_second()};
+          .swap_seconds = added + std::max(0.0, in - step_seconds_)};
+}
+
+bool CostModel::ProbesSwap() const {
+  return !swap_out_.measured() || recomputed_in_a_row_ >= kVictimsBetweenProbes;
+}
+
+void CostModel::NoteVictim(PreemptionMode chosen) {
+  recomputed_in_a_row_ = chosen == PreemptionMode::kRecompute ? recomputed_in_a_row_ + 1 : 0;
 }
 
 }  // namespace octavo

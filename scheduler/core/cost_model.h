@@ -15,6 +15,7 @@ class MovingRate {
   // Ignored unless both are positive.
   void Observe(double amount, double seconds);
   double per_second() const { return seconds_ > 0 ? amount_ / seconds_ : initial_; }
+  bool measured() const { return seconds_ > 0; }
 
  private:
   double initial_;
@@ -57,9 +58,16 @@ class CostModel {
   // Of the tokens that preempted requests gave up lately, the share that they found again.
   double survival() const;
 
-  // For a victim that gives up `tokens` and would have `blocks` copied to the host. Out and in both
-  // count in full, but nobody computes, or copies in, what is likely to survive on the device.
-  VictimCosts Estimate(int64_t tokens, int64_t blocks) const;
+  // For a victim that gives up `tokens` and would have `blocks` copied to the host, in a step that
+  // copies `planned_blocks` out already. Nobody computes, or copies in, what is likely to survive
+  // on the device. Copies run beside compute, each way (step.4): what fits into the time of a step
+  // costs nothing.
+  VictimCosts Estimate(int64_t tokens, int64_t blocks, int64_t planned_blocks) const;
+  // Whether the next victim that could be swapped should be, whatever the estimate: what nobody
+  // tries nobody measures. So it is before the first copy, and again after many victims in a row
+  // that were recomputed.
+  bool ProbesSwap() const;
+  void NoteVictim(PreemptionMode chosen);
 
  private:
   const double block_bytes_;
@@ -67,7 +75,9 @@ class CostModel {
   MovingRate swap_out_;  // bytes
   MovingRate swap_in_;
   double decode_step_seconds_ = 0;  // moving average over steps of decodes alone; 0: none yet
-  double given_up_ = 0;             // tokens, decaying like the rates
+  double step_seconds_ = 0;         // over all steps
+  int32_t recomputed_in_a_row_ = 0;
+  double given_up_ = 0;  // tokens, decaying like the rates
   double found_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // CoreState: a running request gives up its blocks.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "scheduler/core/core_state.h"
@@ -18,10 +19,11 @@ int64_t CountCopied(const KvManager& kv, const RetainedTable& retained) {
 
 // What the victim would cost either way, and the mode that follows. `retained` is what it holds;
 // empty for one of several choices, which is always recomputed.
-PreemptionEvent Judge(const CoreState& state, const RetainedTable& retained, int32_t lost) {
+PreemptionEvent Judge(const CoreState& state, const RetainedTable& retained, int32_t lost,
+                      int64_t planned) {
   const SchedulerConfig& config = state.config;
   const int64_t copied = CountCopied(state.kv, retained);
-  const VictimCosts costs = state.costs.Estimate(lost, copied);
+  const VictimCosts costs = state.costs.Estimate(lost, copied, planned);
   PreemptionEvent event;
   event.tokens_lost = lost;
   event.recompute_seconds = costs.recompute_seconds;
@@ -30,7 +32,7 @@ PreemptionEvent Judge(const CoreState& state, const RetainedTable& retained, int
   event.swap_seconds = costs.swap_seconds;
   if (config.preemption_mode == PreemptionMode::kSwap ||
       (config.preemption_mode == PreemptionMode::kAuto &&
-       costs.swap_seconds < costs.recompute_seconds)) {
+       (costs.swap_seconds < costs.recompute_seconds || state.costs.ProbesSwap()))) {
     event.mode = PreemptionMode::kSwap;
     event.tokens_lost = 0;
     event.swap_bytes = copied * config.block_bytes;
@@ -53,7 +55,8 @@ void CoreState::Preempt(RequestState* request, StepPlan* plan) {
   }
   PreemptionEvent event =
       by_reset ? PreemptionEvent{.reason = PreemptionReason::kWorkerReset, .tokens_lost = lost}
-               : Judge(*this, retained, lost);
+               : Judge(*this, retained, lost, static_cast<int64_t>(plan->swap_outs.size()));
+  if (std::isfinite(event.swap_seconds) && !by_reset) costs.NoteVictim(event.mode);
   event.request = request->rank.id;
   if (event.mode == PreemptionMode::kSwap) {
     for (RetainedBlock& block : retained.blocks) {

@@ -15,7 +15,7 @@ SchedulerConfig Config() {
 
 TEST(CostModel, BeginsWithTheConfiguredRates) {
   const CostModel costs(Config());
-  const VictimCosts victim = costs.Estimate(/*tokens=*/50, /*blocks=*/10);
+  const VictimCosts victim = costs.Estimate(/*tokens=*/50, /*blocks=*/10, 0);
   EXPECT_DOUBLE_EQ(victim.recompute_seconds, 0.5);
   EXPECT_DOUBLE_EQ(victim.swap_seconds, 2 + 2);
 }
@@ -61,12 +61,41 @@ TEST(CostModel, WhatSurvivesIsNeitherComputedNorCopiedIn) {
   EXPECT_EQ(costs.survival(), 0);
   costs.ObserveReturn(/*given_up=*/100, /*found=*/75);
   EXPECT_DOUBLE_EQ(costs.survival(), 0.75);
-  const VictimCosts victim = costs.Estimate(100, 10);
+  const VictimCosts victim = costs.Estimate(100, 10, 0);
   EXPECT_DOUBLE_EQ(victim.recompute_seconds, 0.25);
   EXPECT_DOUBLE_EQ(victim.swap_seconds, 2 + 0.5);
   costs.ObserveReturn(0, 0);
   costs.ObserveReturn(10, 99);  // more than it gave up is all of it
   EXPECT_LE(costs.survival(), 1);
+}
+
+TEST(CostModel, CopiesCostWhatTheyAddToAStep) {
+  CostModel costs(Config());
+  costs.Observe({.decode_tokens = 8, .compute_seconds = 1.5});
+  // 10 blocks take 2 s each way, of which a step hides 1.5 s; 5 blocks take 1 s.
+  EXPECT_DOUBLE_EQ(costs.Estimate(50, 10, 0).swap_seconds, 0.5 + 0.5);
+  EXPECT_DOUBLE_EQ(costs.Estimate(50, 5, 0).swap_seconds, 0);
+  // Two blocks more leave 0.1 s of the step to this victim.
+  EXPECT_NEAR(costs.Estimate(50, 5, 7).swap_seconds, 0.9, 1e-12);
+  // Twenty outlast the step already.
+  EXPECT_NEAR(costs.Estimate(50, 5, 20).swap_seconds, 1, 1e-12);
+  // What survives is not copied in.
+  costs.ObserveReturn(100, 50);
+  EXPECT_DOUBLE_EQ(costs.Estimate(50, 10, 0).swap_seconds, 0.5);
+}
+
+TEST(CostModel, ASwapIsTriedBeforeItsRateIsBelieved) {
+  CostModel costs(Config());
+  EXPECT_TRUE(costs.ProbesSwap());
+  costs.NoteVictim(PreemptionMode::kSwap);
+  EXPECT_TRUE(costs.ProbesSwap());  // its step is not answered yet
+  costs.Observe({.swap_out_bytes = 1000, .swap_out_seconds = 1});
+  EXPECT_FALSE(costs.ProbesSwap());
+  int recomputed = 0;
+  for (; !costs.ProbesSwap(); ++recomputed) costs.NoteVictim(PreemptionMode::kRecompute);
+  EXPECT_EQ(recomputed, 64);
+  costs.NoteVictim(PreemptionMode::kSwap);
+  EXPECT_FALSE(costs.ProbesSwap());
 }
 
 }  // namespace

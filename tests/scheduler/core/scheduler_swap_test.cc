@@ -119,7 +119,7 @@ TEST(SchedulerSwap, HostBlocksAreOfNoUseWithoutWhatCameBeforeThem) {
     request.priority = id == 4 ? -1 : 0;
     harness.Add(request);
   };
-  add(1, 11, 20, 9);
+  add(1, 10, 20, 9);
   add(2, 9, 50, 9);
   add(3, 9, 50, 9);  // the first 2 of its 3 blocks are those of 2
   while (harness.scheduler.stats().preemptions_swap == 0) harness.Step();
@@ -151,18 +151,48 @@ TEST(SchedulerSwap, AFullHostPoolRecomputes) {
   EXPECT_EQ(harness.scheduler.stats().used_swap_blocks, 0);
 }
 
-TEST(SchedulerSwap, AutoTakesWhatCostsLess) {
-  for (const bool slow_host : {false, true}) {
-    SchedulerConfig config = SwapConfig(PreemptionMode::kAuto, PreemptionGranularity::kBlock);
-    config.initial_prefill_tokens_per_second = 100;
-    config.initial_swap_bytes_per_second = slow_host ? 1000 : 1e6;
-    Harness harness(config);
-    Preempt(&harness);
-    const PreemptionEvent event = harness.scheduler.TakePreemptions().at(0);
-    EXPECT_DOUBLE_EQ(event.recompute_seconds, 8 / 100.0);
-    EXPECT_DOUBLE_EQ(event.swap_seconds, 2 * 200 / config.initial_swap_bytes_per_second);
-    EXPECT_EQ(event.mode, slow_host ? PreemptionMode::kRecompute : PreemptionMode::kSwap);
+TEST(SchedulerSwap, AutoNamesBothCosts) {
+  SchedulerConfig config = SwapConfig(PreemptionMode::kAuto, PreemptionGranularity::kBlock);
+  config.initial_prefill_tokens_per_second = 100;
+  config.initial_swap_bytes_per_second = 1e6;
+  Harness harness(config);
+  Preempt(&harness);
+  const PreemptionEvent event = harness.scheduler.TakePreemptions().at(0);
+  EXPECT_DOUBLE_EQ(event.recompute_seconds, 8 / 100.0);
+  EXPECT_DOUBLE_EQ(event.swap_seconds, 2 * 200 / 1e6);
+  EXPECT_EQ(event.mode, PreemptionMode::kSwap);
+}
+
+// Twenty always wait for a pool that holds two; copies take `block_seconds` for each block.
+SchedulerStats Overload(double block_seconds) {
+  SchedulerConfig config = SwapConfig(PreemptionMode::kAuto, PreemptionGranularity::kRequest);
+  config.num_blocks = 6;
+  config.num_swap_blocks = 100;
+  config.max_preemptions = 1000;
+  Harness harness(config);
+  RequestId next = 1;
+  for (int step = 0; step < 3000; ++step) {
+    while (harness.scheduler.stats().waiting < 20) harness.Add(MakeRequest(next++, 7, 9));
+    const std::optional<StepPlan> plan = harness.Schedule();
+    OCTAVO_CHECK(plan.has_value());
+    StepResult result = Harness::Answer(*plan);
+    result.compute_seconds = 1e-3;
+    result.swap_out_seconds = block_seconds * static_cast<double>(plan->swap_outs.size());
+    result.swap_in_seconds = block_seconds * static_cast<double>(plan->swap_ins.size());
+    harness.scheduler.Commit(result);
+    harness.in_flight.clear();
   }
+  return harness.scheduler.stats();
+}
+
+TEST(SchedulerSwap, AutoTakesWhatCostsLess) {
+  const SchedulerStats fast = Overload(/*block_seconds=*/1e-6);
+  EXPECT_GT(fast.preemptions_pool, 200u);
+  EXPECT_EQ(fast.preemptions_swap, fast.preemptions_pool);
+  // A slow host is tried once, and again after every 64 victims.
+  const SchedulerStats slow = Overload(/*block_seconds=*/10);
+  EXPECT_GT(slow.preemptions_pool, 200u);
+  EXPECT_EQ(slow.preemptions_swap, 1 + (slow.preemptions_pool - 1) / 65);
 }
 
 TEST(SchedulerSwap, AutoMeasuresBothCosts) {  // det.3
