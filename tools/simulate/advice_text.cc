@@ -64,7 +64,10 @@ std::string Change(double from, double to) {
 
 std::string LengthAdvice(const Advice& advice) {
   std::string text = "How long may a request be?\n";
+  int64_t said = 0;
   for (const LengthChoice& choice : advice.lengths) {
+    if (choice.max_model_len == said) continue;  // it serves the next share too
+    said = choice.max_model_len;
     absl::StrAppendFormat(&text, "  --max-model-len %-8d serves %s of this traffic, refuses %s\n",
                           choice.max_model_len, Percent(1 - choice.refused),
                           Percent(choice.refused));

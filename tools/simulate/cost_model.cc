@@ -14,6 +14,8 @@ StepWork WorkOf(const StepPlan& plan) {
     work.attended_pairs += count * slice.context_length + count * (count + 1) / 2;
   }
   work.copied_blocks = static_cast<int64_t>(plan.copies.size());
+  work.swapped_out = static_cast<int64_t>(plan.swap_outs.size());
+  work.swapped_in = static_cast<int64_t>(plan.swap_ins.size());
   return work;
 }
 
@@ -39,8 +41,11 @@ StepCost CostModel::Cost(const StepWork& work) const {
   const double arithmetic = matmul_flops / (device_.matmul_tflops * 1e12) +
                             work.attended_pairs * pair_flops_ / (device_.attention_tflops * 1e12);
   StepCost cost;
-  cost.compute_seconds = std::max(memory, arithmetic) + device_.step_overhead_us * 1e-6;
-  if (cards_ > 1) {
+  // A plan of copies alone reads no weights.
+  if (work.tokens > 0) {
+    cost.compute_seconds = std::max(memory, arithmetic) + device_.step_overhead_us * 1e-6;
+  }
+  if (cards_ > 1 && work.tokens > 0) {
     cost.compute_seconds +=
         all_reduces_ *
         (device_.all_reduce_us * 1e-6 + static_cast<double>(work.tokens) * reduced_token_bytes_ /
@@ -53,8 +58,6 @@ StepCost CostModel::Cost(const StepWork& work) const {
   // Both directions run at once; when they do they share what the link carries in both.
   cost.swap_out_seconds = out > 0 ? std::max(out / one_way, in > 0 ? both : 0) : 0;
   cost.swap_in_seconds = in > 0 ? std::max(in / one_way, out > 0 ? both : 0) : 0;
-  cost.total_seconds =
-      std::max({cost.compute_seconds, cost.swap_out_seconds, cost.swap_in_seconds});
   return cost;
 }
 

@@ -27,7 +27,6 @@ struct StepCost {
   double compute_seconds = 0;
   double swap_out_seconds = 0;
   double swap_in_seconds = 0;
-  double total_seconds = 0;  // until the result: copies run beside compute
 };
 
 // One device, or `cards` of them that share every layer evenly (tensor parallel):
@@ -36,8 +35,7 @@ struct StepCost {
 //   arithmetic = 2 x weights x tokens / matmul peak + 4 x layers x heads x head_dim x pairs /
 //                attention peak
 //   compute = max(memory, arithmetic) + all-reduces + fixed overhead
-//   link    = max(out / one way, in / one way, (out + in) / both ways)
-//   step    = max(compute, link)
+//   copy    = bytes / one way; with copies both ways at once, all bytes / both ways if longer
 //
 // Every card does its share of the bytes and operations. An all-reduce after attention and after
 // the feed-forward part of each layer costs its latency plus its bytes over the link between cards.

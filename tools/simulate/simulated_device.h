@@ -11,8 +11,10 @@
 
 namespace octavo::simulate {
 
-// Computes one step after the other, in order of submission. Its samples are made up: every
-// request of a simulation ends by length.
+// Computes one step after the other, in order of submission. Swap-outs run beside the compute of
+// their step, swap-ins from the moment that their plan arrives; a step computes when its swap-ins
+// are there, and is answered when its swap-outs are. Each direction of the link carries one plan's
+// copies at a time. The samples are made up: every request of a simulation ends by length.
 class SimulatedDevice {
  public:
   SimulatedDevice(const CostModel& costs, int32_t vocab_size)
@@ -38,6 +40,8 @@ class SimulatedDevice {
   const int32_t vocab_size_;
   std::deque<Step> steps_;
   double computed_until_ = 0;
+  double copied_out_until_ = 0;
+  double copied_in_until_ = 0;
   double busy_seconds_ = 0;
 };
 

@@ -138,6 +138,12 @@ Levels Simulation::NowLevels() {
   levels[kSavedBlocks] = static_cast<double>(stats.saved_blocks);
   levels[kHeldSlots] = static_cast<double>(stats.held_slots);
   levels[kFilledSlots] = static_cast<double>(stats.filled_slots);
+  const SlotUse slots = scheduler_.slot_use();
+  levels[kReservedSlots] = static_cast<double>(slots.reserved);
+  levels[kInternalSlots] = static_cast<double>(slots.internal);
+  levels[kExternalSlots] = static_cast<double>(slots.external());
+  levels[kLeftOverSlots] = static_cast<double>(slots.left_over());
+  levels[kSwapBlocks] = static_cast<double>(stats.used_swap_blocks);
   levels[kRunning] = static_cast<double>(stats.running);
   levels[kWaiting] = static_cast<double>(stats.waiting + arrived_ - taken_);
   return levels;

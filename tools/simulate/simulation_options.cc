@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
 #include "common/dtype.h"
+#include "common/program/program.h"
 #include "common/status_macros.h"
+#include "scheduler/core/kv_allocation.h"
 #include "tools/simulate/trace_reader.h"
 
 namespace octavo::simulate {
@@ -42,6 +45,38 @@ PoolPlan PlanPool(const SimulationOptions& options, const DeviceSpec& device,
 
 std::string Gib(double bytes) { return FormatByteSize(static_cast<int64_t>(bytes)); }
 
+std::vector<std::string> AllocationNames() {
+  std::vector<std::string> names;
+  for (const KvAllocation allocation : AllKvAllocations()) names.emplace_back(Name(allocation));
+  return names;
+}
+
+void AddPreemptionFlags(CLI::App& app, SimulationOptions* options) {
+  SchedulerConfig* scheduler = &options->scheduler;
+  app.add_option("--preemption-mode", options->preemption_mode,
+                 "What becomes of a victim's blocks: recompute, swap, or auto: whichever costs "
+                 "less by the rates measured")
+      ->check(CLI::IsMember({"recompute", "swap", "auto"}))
+      ->capture_default_str();
+  app.add_option("--preemption-granularity", options->preemption_granularity,
+                 "What a preempted request loses: block: only blocks that others took meanwhile; "
+                 "request: all but what the prefix index finds")
+      ->check(CLI::IsMember({"block", "request"}))
+      ->capture_default_str();
+  app.add_option("--preemption-resume-share", scheduler->preemption_resume_share,
+                 "Share of the blocks that a preempted request may still come to need that must "
+                 "be free before it runs again")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option(
+         "--max-preemptions", scheduler->max_preemptions,
+         "Preemptions of one request, after which it reserves all it can need and is immune")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  AddByteSizeOption(app, "--swap-space", &options->swap_bytes,
+                    "Host memory of each card for swapped blocks; 0: none (default 16GiB)");
+}
+
 }  // namespace
 
 void AddWorkloadFlags(CLI::App& app, SimulationOptions* options) {
@@ -62,7 +97,7 @@ void AddWorkloadFlags(CLI::App& app, SimulationOptions* options) {
   app.add_option("--request-rate", options->request_rate,
                  "Poisson arrivals, requests per second, instead of the trace's; inf: all at once; "
                  "0: the trace's, and all at once where it has none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, std::numeric_limits<double>::infinity()))
       ->capture_default_str();
   app.add_option("--seed", options->seed, "Seed of everything that is drawn")
       ->capture_default_str();
@@ -101,8 +136,10 @@ void AddSystemFlags(CLI::App& app, SimulationOptions* options) {
   app.add_option("--block-size", scheduler->block_size, "Tokens in one block of the KV cache")
       ->check(CLI::IsMember({8, 16, 32, 64}))
       ->capture_default_str();
-  app.add_option("--kv-cache-dtype", options->kv_cache_dtype,
-                 "Element type of keys and values: float32, bf16, fp16 or int8; auto: bf16")
+  app.add_option(
+         "--kv-cache-dtype", options->kv_cache_dtype,
+         "Element type of keys and values: float32, bf16, fp16, int8, fp8_e4m3 or fp8_e5m2; auto: "
+         "bf16")
       ->capture_default_str();
   app.add_option("--max-model-len", options->max_model_len,
                  "Tokens of one request at most, prompt plus output; longer ones are refused; 0: "
@@ -124,11 +161,14 @@ void AddSystemFlags(CLI::App& app, SimulationOptions* options) {
                  "Share of the blocks that admission keeps free for running sequences, in [0, 1)")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
-  app.add_option(
-         "--max-preemptions", scheduler->max_preemptions,
-         "Preemptions of one request, after which it reserves all it can need and is immune")
-      ->check(CLI::Range(0, 1'000'000))
+  app.add_option("--kv-allocation", options->kv_allocation,
+                 "paged, or a baseline that reserves one run of adjacent blocks per request: for "
+                 "--max-model-len tokens (contiguous-max), for the prompt and the next power of "
+                 "two of the output (contiguous-pow2), or for exactly what it will need "
+                 "(contiguous-oracle); those have no prefix cache")
+      ->check(CLI::IsMember(AllocationNames()))
       ->capture_default_str();
+  AddPreemptionFlags(app, options);
   app.add_option("--prefix-caching", scheduler->prefix_cache,
                  "Find the blocks of equal prefixes: true or false")
       ->capture_default_str();
@@ -158,8 +198,8 @@ absl::StatusOr<SimulationSetup> MakeSetup(const SimulationOptions& options, cons
   if (options.kv_cache_dtype != "auto") kv_dtype = ParseFloatOrInt8(options.kv_cache_dtype);
   if (!kv_dtype.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("--kv-cache-dtype is \"", options.kv_cache_dtype,
-                                                   "\"; it must be auto, float32, bf16, fp16 or "
-                                                   "int8"));
+                                                   "\"; it must be auto, float32, bf16, fp16, "
+                                                   "int8, fp8_e4m3 or fp8_e5m2"));
   }
   KvShape shape = setup.model.kv_shape();
   shape.num_kv_heads /= options.cards;
@@ -183,6 +223,16 @@ absl::StatusOr<SimulationSetup> MakeSetup(const SimulationOptions& options, cons
     config.max_model_len =
         static_cast<int32_t>(std::max<int64_t>(2, std::min(trace.LongestRequest(), pool_tokens)));
   }
+  config.kv_allocation = *ParseKvAllocation(options.kv_allocation);
+  if (config.kv_allocation != KvAllocation::kPaged) config.prefix_cache = false;
+  config.preemption_mode = options.preemption_mode == "swap"        ? PreemptionMode::kSwap
+                           : options.preemption_mode == "recompute" ? PreemptionMode::kRecompute
+                                                                    : PreemptionMode::kAuto;
+  config.preemption_granularity = options.preemption_granularity == "request"
+                                      ? PreemptionGranularity::kRequest
+                                      : PreemptionGranularity::kBlock;
+  config.block_bytes = setup.geometry.bytes_per_block();
+  config.num_swap_blocks = options.swap_bytes / config.block_bytes;
   // The arrivals wait outside the scheduler: its own queue must only never be the limit.
   config.max_queued_requests = std::numeric_limits<int32_t>::max();
   OCTAVO_RETURN_IF_ERROR(Validate(config));

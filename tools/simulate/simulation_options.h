@@ -32,6 +32,10 @@ struct SimulationOptions {
   double memory_utilization = 0.90;
   int64_t num_blocks = 0;
   std::string kv_cache_dtype = "auto";
+  std::string kv_allocation = "paged";
+  std::string preemption_mode = "auto";
+  std::string preemption_granularity = "block";
+  int64_t swap_bytes = int64_t{16} << 30;  // host memory of each card
   int32_t max_model_len = 0;
   SchedulerConfig scheduler;  // the fields that have flags
 };

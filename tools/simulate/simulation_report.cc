@@ -64,8 +64,9 @@ nlohmann::ordered_json ToJson(const SimulationSetup& setup, const SimulationRepo
   const SchedulerStats& stats = report.stats;
   const double pool_slots =
       static_cast<double>(setup.pool.num_blocks) * setup.geometry.block_size();
-  const double held = report.levels.Mean(kHeldSlots);
-  const double filled = report.levels.Mean(kFilledSlots);
+  const TimeSeries& levels = report.levels;
+  const double held = levels.Mean(kHeldSlots);
+  const auto of_pool = [&](Level level) { return Share(levels.Mean(level), pool_slots); };
   nlohmann::ordered_json json;
   json["trace"] = report.trace;
   json["capacity"] = Capacity(setup);
@@ -94,7 +95,16 @@ nlohmann::ordered_json ToJson(const SimulationSetup& setup, const SimulationRepo
                            {"peak", report.levels.Most(kActiveBlocks)}};
   json["slots_held"] = Share(held, pool_slots);
   json["slots_filled"] = report.slots_filled();
-  json["waste"] = {{"internal", Share(held - filled, held)}};
+  // Shares of the pool, as in the PagedAttention paper's figure 2; they and the blocks that only
+  // steps in flight name are all of it.
+  json["waste"] = {{"used", of_pool(kFilledSlots)},
+                   {"reservation", of_pool(kReservedSlots)},
+                   {"internal", of_pool(kInternalSlots)},
+                   {"external", of_pool(kExternalSlots)},
+                   {"left_over", of_pool(kLeftOverSlots)},
+                   {"free", (levels.Mean(kFreeBlocks) + levels.Mean(kCachedBlocks)) /
+                                static_cast<double>(setup.pool.num_blocks)}};
+  json["adjacency_waits"] = stats.adjacency_waits;
   json["sharing"] = {{"saved", report.sharing_saved()},
                      {"saved_blocks_mean", report.levels.Mean(kSavedBlocks)},
                      {"saved_blocks_peak", report.levels.Most(kSavedBlocks)},
@@ -103,7 +113,12 @@ nlohmann::ordered_json ToJson(const SimulationSetup& setup, const SimulationRepo
   json["prefix_waits"] = stats.prefix_waits;
   json["prefix_evictions"] = stats.prefix_evictions;
   json["preemptions"] = stats.preemptions_pool;
-  json["preemptions_by_mode"] = {{"recompute", stats.preemptions_pool}};
+  json["preemptions_by_mode"] = {{"recompute", stats.preemptions_pool - stats.preemptions_swap},
+                                 {"swap", stats.preemptions_swap}};
+  const double block_bytes = static_cast<double>(setup.geometry.bytes_per_block());
+  json["swapped_bytes"] = {{"out", static_cast<double>(stats.swapped_out_blocks) * block_bytes},
+                           {"in", static_cast<double>(stats.swapped_in_blocks) * block_bytes}};
+  json["swap_drops"] = stats.swap_drops;
   json["preempted_tokens"] = stats.preempted_tokens;
   json["recovered_tokens"] = stats.recovered_tokens;
   if (report.interrupted) json["interrupted"] = true;
@@ -148,17 +163,32 @@ std::string ToText(const SimulationSetup& setup, const SimulationReport& report)
       &text, "blocks held        %.1f %% of the pool on average, %.1f %% at most\n",
       100 * Share(report.levels.Mean(kActiveBlocks), static_cast<double>(setup.pool.num_blocks)),
       100 * Share(report.levels.Most(kActiveBlocks), static_cast<double>(setup.pool.num_blocks)));
+  const double pool_slots =
+      static_cast<double>(setup.pool.num_blocks) * setup.geometry.block_size();
+  const auto of_pool = [&](Level level) {
+    return 100 * Share(report.levels.Mean(level), pool_slots);
+  };
   absl::StrAppendFormat(&text, "slots filled       %.1f %% of those held\n",
                         100 * report.slots_filled());
+  absl::StrAppendFormat(&text,
+                        "slots of the pool  %.1f %% used, %.1f %% reserved, %.1f %% lost inside, "
+                        "%.1f %% outside; %.1f %% left over while somebody waits\n",
+                        of_pool(kFilledSlots), of_pool(kReservedSlots), of_pool(kInternalSlots),
+                        of_pool(kExternalSlots), of_pool(kLeftOverSlots));
   absl::StrAppendFormat(&text, "sharing            %.1f %% of blocks saved; %s copies on write\n",
                         100 * report.sharing_saved(),
                         WithCommas(static_cast<int64_t>(stats.copies_on_write)));
   absl::StrAppendFormat(
       &text, "prefix cache       %.1f %% of prompt tokens found, %s waits for a producer\n",
       100 * report.prefix_hit_rate(), WithCommas(static_cast<int64_t>(stats.prefix_waits)));
-  absl::StrAppendFormat(&text, "preemptions        %s, %s tokens lost\n",
-                        WithCommas(static_cast<int64_t>(stats.preemptions_pool)),
-                        WithCommas(static_cast<int64_t>(stats.preempted_tokens)));
+  const uint64_t recomputed = stats.preemptions_pool - stats.preemptions_swap;
+  absl::StrAppendFormat(
+      &text,
+      "preemptions        %s recomputed, %s swapped; %s tokens lost, %s of them found again\n",
+      WithCommas(static_cast<int64_t>(recomputed)),
+      WithCommas(static_cast<int64_t>(stats.preemptions_swap)),
+      WithCommas(static_cast<int64_t>(stats.preempted_tokens)),
+      WithCommas(static_cast<int64_t>(stats.recovered_tokens)));
   return text;
 }
 

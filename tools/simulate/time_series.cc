@@ -6,8 +6,9 @@ namespace octavo::simulate {
 
 const char* LevelName(size_t level) {
   constexpr std::array<const char*, kNumLevels> kNames = {
-      "free_blocks", "cached_blocks", "active_blocks", "shared_blocks", "saved_blocks",
-      "held_slots",  "filled_slots",  "running",       "waiting"};
+      "free_blocks",     "cached_blocks", "active_blocks",  "shared_blocks",  "saved_blocks",
+      "held_slots",      "filled_slots",  "reserved_slots", "internal_slots", "external_slots",
+      "left_over_slots", "swap_blocks",   "running",        "waiting"};
   return kNames[level];
 }
 

@@ -17,6 +17,11 @@ enum Level : size_t {
   kSavedBlocks,
   kHeldSlots,
   kFilledSlots,
+  kReservedSlots,  // empty, of those held; their request will write them
+  kInternalSlots,  // held and never written
+  kExternalSlots,  // free, and the head lacks only their adjacency
+  kLeftOverSlots,  // free while the head waits for slots, for whatever reason
+  kSwapBlocks,     // of host memory, in use
   kRunning,
   kWaiting,
   kNumLevels,

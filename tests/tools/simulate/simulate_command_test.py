@@ -52,7 +52,10 @@ class SimulateCommandTest(unittest.TestCase):
             self.assertLessEqual(values["p99"], values["max"])
         self.assertGreater(report["slots_filled"], 0.9)
         self.assertLessEqual(report["slots_filled"], 1)
-        self.assertAlmostEqual(report["slots_filled"] + report["waste"]["internal"], 1)
+        waste = report["waste"]
+        held = waste["used"] + waste["reservation"] + waste["internal"]
+        self.assertAlmostEqual(report["slots_filled"], waste["used"] / held)
+        self.assertEqual(report["preemptions_by_mode"], {"recompute": 0, "swap": 0})
 
     def test_is_the_same_for_the_same_seed(self):
         flags = ["--request-rate", "20", "--num-blocks", "120"]
@@ -66,6 +69,11 @@ class SimulateCommandTest(unittest.TestCase):
         self.assertEqual(report["requests_finished"], 60 - refused)
         self.assertIn("max_model_len is 400", report["first_refusal"])
 
+    def test_all_can_arrive_at_once(self):
+        report = self.simulate("--request-rate", "inf")
+        self.assertEqual(report["requests_finished"], 60)
+        self.assertEqual(report["concurrency"]["peak"], 60)
+
     def test_writes_a_series_and_a_picture(self):
         self.simulate("--csv", self.path("run.csv"), "--plot", self.path("run.svg"))
         with open(self.path("run.csv"), encoding="utf-8", newline="") as rows:
@@ -78,6 +86,13 @@ class SimulateCommandTest(unittest.TestCase):
         texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
         self.assertIn("KV blocks", texts)
         self.assertIn("simulated time, seconds", texts)
+
+    def test_paging_beats_reservations(self):
+        runs = self.simulate("--num-blocks", "120", "--request-rate", "inf", "--sweep",
+                             "kv-allocation=contiguous-max,contiguous-pow2,contiguous-oracle,paged")
+        rates = [run["tokens_per_s"] for run in runs]
+        self.assertEqual(rates, sorted(rates))
+        self.assertTrue(all(run["requests_finished"] == 60 for run in runs))
 
     def test_sweeps_every_combination(self):
         runs = self.simulate("--sweep", "block-size=16,64", "--sweep", "kv-cache-dtype=bf16,int8")

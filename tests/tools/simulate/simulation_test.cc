@@ -32,7 +32,7 @@ TEST(Simulation, OneRequestTakesTheSumOfItsSteps) {
   const CostModel costs(setup.device, setup.model, setup.geometry, 1);
   const double prefill =
       costs.Cost({.tokens = 100, .samples = 1, .kv_tokens = 100, .attended_pairs = 5050})
-          .total_seconds;
+          .compute_seconds;
   double decode = 0;
   for (int context = 100; context < 103; ++context) {
     decode += costs
@@ -40,7 +40,7 @@ TEST(Simulation, OneRequestTakesTheSumOfItsSteps) {
                          .samples = 1,
                          .kv_tokens = context + 1,
                          .attended_pairs = context + 1.0})
-                  .total_seconds;
+                  .compute_seconds;
   }
   EXPECT_NEAR(report.seconds, prefill + decode, 1e-12);
   EXPECT_NEAR(report.ttft_seconds.mean(), prefill, 1e-12);
@@ -151,6 +151,81 @@ TEST(Simulation, ChoicesShareTheirPrompt) {
   EXPECT_EQ(report.itl_seconds.count(), 4 * 63);
   EXPECT_EQ(report.levels.Most(kSavedBlocks), 30);  // 3 x the 10 blocks of the prompt
   EXPECT_GT(report.sharing_saved(), 0.5);
+}
+
+TEST(Simulation, SwappedBlocksComeBackInsteadOfBeingComputedAgain) {
+  const Trace trace = Alike(60, 400, 300, 0);
+  SimulationOptions options;
+  options.num_blocks = 200;
+  options.scheduler.kv_watermark = 0;
+  options.preemption_granularity = "request";
+  options.scheduler.prefix_cache = false;
+  options.preemption_mode = "recompute";
+  const SimulationSetup recompute_setup = SetupOf(options, trace);
+  const SimulationReport recompute = Simulation(recompute_setup, trace).Run(nullptr);
+  options.preemption_mode = "swap";
+  const SimulationSetup swap_setup = SetupOf(options, trace);
+  const SimulationReport swap = Simulation(swap_setup, trace).Run(nullptr);
+  EXPECT_EQ(swap.requests_finished, 60);
+  EXPECT_EQ(recompute.stats.preemptions_swap, 0u);
+  EXPECT_EQ(swap.stats.preemptions_swap, swap.stats.preemptions_pool);
+  EXPECT_GT(swap.stats.swapped_in_blocks, 0u);
+  // All but the tokens that steps in flight sampled for victims, which nobody had computed yet.
+  EXPECT_LT(swap.stats.prompt_tokens, 60u * 400 + 2 * swap.stats.preemptions_swap);
+  EXPECT_GT(recompute.stats.prompt_tokens, 60u * 400 + 100 * recompute.stats.preemptions_pool);
+  EXPECT_GT(swap.levels.Most(kSwapBlocks), 10);
+  // At 50 GB/s a block of 2 MiB takes 42 us, its 16 tokens 330 us of arithmetic.
+  EXPECT_LT(swap.seconds, recompute.seconds);
+}
+
+TEST(Simulation, WithoutSwapSpaceEveryVictimIsRecomputed) {
+  const Trace trace = Alike(60, 400, 300, 0);
+  SimulationOptions options;
+  options.num_blocks = 200;
+  options.scheduler.kv_watermark = 0;
+  options.preemption_mode = "swap";
+  options.swap_bytes = 0;
+  const SimulationSetup setup = SetupOf(options, trace);
+  const SimulationReport report = Simulation(setup, trace).Run(nullptr);
+  EXPECT_GT(report.stats.preemptions_pool, 0u);
+  EXPECT_EQ(report.stats.preemptions_swap, 0u);
+}
+
+// Every request has 160 + 96 tokens and the longest may have 1,024, so of what is held a quarter
+// can ever be used by reserve-max, 160 + 128 tokens are held by pow2, and 255 (the last token needs
+// no slot) of 256 by oracle.
+TEST(Simulation, ReservationsWasteWhatTheyDoNotUse) {
+  Trace trace = Alike(200, 160, 96, 0);
+  SimulationOptions options;
+  options.num_blocks = 256;
+  options.max_model_len = 1024;
+  const auto run = [&](const char* allocation) {
+    options.kv_allocation = allocation;
+    const SimulationSetup setup = SetupOf(options, trace);
+    return Simulation(setup, trace).Run(nullptr);
+  };
+  const SimulationReport paged = run("paged");
+  const SimulationReport most = run("contiguous-max");
+  const SimulationReport pow2 = run("contiguous-pow2");
+  const SimulationReport oracle = run("contiguous-oracle");
+  for (const SimulationReport* report : {&paged, &most, &pow2, &oracle}) {
+    EXPECT_EQ(report->requests_finished, 200);
+    const double held = report->levels.Mean(kHeldSlots);
+    EXPECT_NEAR(report->levels.Mean(kFilledSlots) + report->levels.Mean(kReservedSlots) +
+                    report->levels.Mean(kInternalSlots),
+                held, 1e-6 * held);
+  }
+  EXPECT_EQ(most.levels.Most(kRunning), 4);
+  EXPECT_EQ(pow2.levels.Most(kRunning), 14);
+  EXPECT_EQ(oracle.levels.Most(kRunning), 16);
+  EXPECT_GT(paged.levels.Most(kRunning), 16);
+  EXPECT_NEAR(most.levels.Mean(kInternalSlots) / most.levels.Mean(kHeldSlots), 769 / 1024.0, 0.01);
+  EXPECT_GT(paged.slots_filled(), 0.95);
+  EXPECT_GT(oracle.slots_filled(), pow2.slots_filled());
+  EXPECT_GT(pow2.slots_filled(), most.slots_filled());
+  EXPECT_LT(paged.seconds, oracle.seconds);
+  EXPECT_LT(oracle.seconds, pow2.seconds);
+  EXPECT_LT(pow2.seconds, most.seconds);
 }
 
 TEST(Simulation, SaysTheSameForTheSameSeed) {
