@@ -56,6 +56,15 @@ struct BlockReplacement {
   friend bool operator==(const BlockReplacement&, const BlockReplacement&) = default;
 };
 
+// Log-probabilities wanted of tokens that are known already: of targets[i] after row first_row + i
+// of the slice. A prompt is scored so, chunk by chunk.
+struct ScoreRows {
+  int32_t first_row = 0;         // first_row + targets.size() <= num_tokens
+  std::vector<TokenId> targets;  // >= 1: the tokens that follow those rows
+  int32_t num_top = 0;           // of the most likely tokens there too; at most kMaxTopLogprobs
+  friend bool operator==(const ScoreRows&, const ScoreRows&) = default;
+};
+
 // A table has a row of blocks for every block_size positions, one for each group of layers (kv.7):
 // entry row * groups + group. Where a group's window needs no block, or none yet, it is the padding
 // block; what a window has left is never read again, whatever block the mirror still has there.
@@ -73,6 +82,7 @@ struct SeqSlice {
   bool sample = false;                 // sample the token after the slice's last position (step.3)
   std::vector<Fork> forks;             // only with `sample`; made after the blocks were appended
   std::vector<BlockReplacement> replaced;  // before new_blocks are appended
+  std::optional<ScoreRows> score;          // not with feed_sampled
   friend bool operator==(const SeqSlice&, const SeqSlice&) = default;
 };
 
@@ -105,11 +115,25 @@ struct SampledToken {
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 
+struct ScoredToken {
+  TokenId token = 0;
+  float logprob = 0;
+  std::vector<TokenLogprob> top;  // num_top of them, most likely first, lower id on ties
+  friend bool operator==(const ScoredToken&, const ScoredToken&) = default;
+};
+
+struct SliceScores {
+  SequenceId sequence = 0;
+  std::vector<ScoredToken> tokens;  // one for each target, in order
+  friend bool operator==(const SliceScores&, const SliceScores&) = default;
+};
+
 struct StepResult {
   Epoch epoch = 0;
   StepId step = 0;
   std::vector<SampledToken> samples;  // of the slices with `sample`, in plan order; after a slice's
                                       // own one those of its forks, in their order
+  std::vector<SliceScores> scores;    // of the slices with `score`, in plan order
   double compute_seconds = 0;         // wall time on the worker, for metrics and policies (det.3)
   double swap_out_seconds = 0;        // of copying the plan's swap-outs, wherever it overlapped
   double swap_in_seconds = 0;

@@ -1,20 +1,27 @@
 #include "tools/answer_json.h"
 
 namespace octavo::tools {
+namespace {
+
+nlohmann::json LogprobJson(const v1::TokenLogprob& logprob) {
+  nlohmann::json top = nlohmann::json::array();
+  for (const v1::TopLogprob& other : logprob.top())
+    top.push_back({{"token_id", other.token_id()}, {"logprob", other.logprob()}});
+  return {
+      {"token_id", logprob.token_id()}, {"logprob", logprob.logprob()}, {"top", std::move(top)}};
+}
+
+}  // namespace
 
 void Answer::Add(const v1::GenerateResponse& response) {
   Choice& choice = choices_[response.index()];
   choice.token_ids.insert(choice.token_ids.end(), response.token_ids().begin(),
                           response.token_ids().end());
   choice.text += response.text();
-  for (const v1::TokenLogprob& logprob : response.logprobs()) {
-    nlohmann::json top = nlohmann::json::array();
-    for (const v1::TopLogprob& other : logprob.top())
-      top.push_back({{"token_id", other.token_id()}, {"logprob", other.logprob()}});
-    choice.logprobs.push_back({{"token_id", logprob.token_id()},
-                               {"logprob", logprob.logprob()},
-                               {"top", std::move(top)}});
-  }
+  for (const v1::TokenLogprob& logprob : response.logprobs())
+    choice.logprobs.push_back(LogprobJson(logprob));
+  for (const v1::TokenLogprob& logprob : response.prompt_logprobs())
+    prompt_logprobs_.push_back(LogprobJson(logprob));
   if (response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED)
     choice.finish_reason = response.finish_reason();
   if (response.has_usage()) usage_ = response.usage();
@@ -30,11 +37,13 @@ nlohmann::json Answer::ToJson() const {
     if (!choice.logprobs.empty()) output["logprobs"] = choice.logprobs;
     outputs.push_back(std::move(output));
   }
-  return {{"outputs", std::move(outputs)},
-          {"prompt_tokens", usage_.prompt_tokens()},
-          {"cached_tokens", usage_.cached_tokens()},
-          {"preemptions", usage_.preemptions()},
-          {"seed", usage_.seed()}};
+  nlohmann::json json = {{"outputs", std::move(outputs)},
+                         {"prompt_tokens", usage_.prompt_tokens()},
+                         {"cached_tokens", usage_.cached_tokens()},
+                         {"preemptions", usage_.preemptions()},
+                         {"seed", usage_.seed()}};
+  if (!prompt_logprobs_.empty()) json["prompt_logprobs"] = prompt_logprobs_;
+  return json;
 }
 
 std::map<uint32_t, std::string> Answer::Texts() const {

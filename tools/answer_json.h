@@ -18,7 +18,8 @@ class Answer {
   void Add(const v1::GenerateResponse& response);
 
   // {"outputs": [{"index", "token_ids", "text", "finish_reason", "logprobs"}], "prompt_tokens",
-  //  "cached_tokens", "preemptions", "seed"}; logprobs only when the server sent them.
+  //  "cached_tokens", "preemptions", "seed", "prompt_logprobs"}; log-probabilities only when the
+  //  server sent them.
   nlohmann::json ToJson() const;
   std::map<uint32_t, std::string> Texts() const;  // by choice
   uint32_t generated_tokens() const;              // of all choices
@@ -31,6 +32,7 @@ class Answer {
     v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;
   };
   std::map<uint32_t, Choice> choices_;
+  nlohmann::json prompt_logprobs_ = nlohmann::json::array();
   v1::Usage usage_;
 };
 

@@ -268,8 +268,12 @@ CommandBody AddBenchCommand(CLI::App& app) {
       "Run the same requests with paged and with contiguous KV allocation, on a CPU worker in this "
       "process, and compare");
   const CommandBody paging_body = AddPagingCommand(*paging);
-  return [options, paging, paging_body](Signals& signals) {
-    return paging->parsed() ? paging_body(signals) : Bench(*options);
+  CLI::App* perplexity =
+      app.add_subcommand("perplexity", "Measure the perplexity of a text under a model");
+  const CommandBody perplexity_body = AddPerplexityCommand(*perplexity);
+  return [options, paging, paging_body, perplexity, perplexity_body](Signals& signals) {
+    if (paging->parsed()) return paging_body(signals);
+    return perplexity->parsed() ? perplexity_body(signals) : Bench(*options);
   };
 }
 

@@ -23,6 +23,7 @@ CommandBody AddBenchCommand(CLI::App& app);
 CommandBody AddSimulateCommand(CLI::App& app);
 CommandBody AddAdviseCommand(CLI::App& app);
 CommandBody AddPagingCommand(CLI::App& app);  // of bench
+CommandBody AddPerplexityCommand(CLI::App& app);  // of bench
 
 }  // namespace octavo::tools
 

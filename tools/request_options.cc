@@ -15,6 +15,8 @@ void AddRequestOptions(CLI::App& app, RequestOptions* options) {
   app.add_option("--seed", options->seed, "Random seed; the same seed repeats an answer");
   app.add_option("--logprobs", options->logprobs,
                  "Report log-probabilities with this many alternatives, 0 to 20 [default: none]");
+  app.add_option("--prompt-logprobs", options->prompt_logprobs,
+                 "The same of the prompt's tokens from the second on [default: none]");
   app.add_option("-n,--n", options->n, "Choices per prompt [default: 1]");
   app.add_option("--best-of", options->best_of,
                  "Generate so many choices and return the n most likely ones, when all have ended "
@@ -36,6 +38,7 @@ void Fill(const RequestOptions& options, v1::GenerateRequest* request) {
   if (options.min_p) sampling->set_min_p(*options.min_p);
   if (options.seed) sampling->set_seed(*options.seed);
   if (options.logprobs) sampling->set_logprobs(*options.logprobs);
+  if (options.prompt_logprobs) sampling->set_prompt_logprobs(*options.prompt_logprobs);
   if (options.n) sampling->set_n(*options.n);
   if (options.best_of) sampling->set_best_of(*options.best_of);
   request->set_cache_salt(options.cache_salt);

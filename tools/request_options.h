@@ -21,6 +21,7 @@ struct RequestOptions {
   std::optional<float> min_p;
   std::optional<uint64_t> seed;
   std::optional<uint32_t> logprobs;
+  std::optional<uint32_t> prompt_logprobs;
   std::optional<uint32_t> n;
   std::optional<uint32_t> best_of;
   std::string cache_salt;

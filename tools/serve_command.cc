@@ -1,8 +1,6 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
@@ -10,7 +8,7 @@
 #include "scheduler/transport/scheduler_server.h"
 #include "scheduler/transport/serving.h"
 #include "tools/command.h"
-#include "worker/runtime/local_executor.h"
+#include "tools/local_server.h"
 #include "worker/transport/flags.h"
 
 namespace octavo::tools {
@@ -22,15 +20,8 @@ struct ServeOptions {
 };
 
 absl::Status Serve(const ServeOptions& options, Signals& signals) {
-  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(options.scheduler.model_path));
-  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<LocalExecutor> worker,
-                          LocalExecutor::Create(ExecutorOptions(options.worker, "in-process")));
-  worker->BeginLoad();
-  std::vector<std::unique_ptr<Executor>> executors;
-  executors.push_back(std::move(worker));
-  OCTAVO_ASSIGN_OR_RETURN(
-      const std::unique_ptr<SchedulerServer> server,
-      SchedulerServer::Start(options.scheduler, std::move(model), std::move(executors)));
+  OCTAVO_ASSIGN_OR_RETURN(const std::unique_ptr<SchedulerServer> server,
+                          StartLocalServer(options.scheduler, options.worker));
   return ServeUntilSignal(*server, options.scheduler, signals);
 }
 
@@ -46,7 +37,6 @@ CommandBody AddServeCommand(CLI::App& app) {
       absl::FPrintF(stderr, "octavo serve: --model is required\n%s\n", app.help());
       return 2;
     }
-    options->worker.model_path = options->scheduler.model_path;
     InstallLogSink(options->scheduler.log);
     const absl::Status status = Serve(*options, signals);
     if (status.ok()) return 0;

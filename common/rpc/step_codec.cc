@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/rpc/decode_limits.h"
+#include "common/rpc/score_codec.h"
 #include "common/rpc/swap_codec.h"
 #include "common/status_macros.h"
 
@@ -93,6 +94,9 @@ absl::StatusOr<SeqSlice> DecodeSlice(const worker::v1::SeqSlice& message,
     slice.new_blocks.push_back(id);
   }
   OCTAVO_RETURN_IF_ERROR(DecodeSharing(message, limits, &slice));
+  if (message.has_score()) {
+    OCTAVO_ASSIGN_OR_RETURN(slice.score, DecodeScore(message.score(), slice, limits));
+  }
   return slice;
 }
 
@@ -138,6 +142,7 @@ void EncodePlan(const StepPlan& plan, worker::v1::StepPlan* out) {
       entry->set_index(static_cast<uint32_t>(replaced.index));
       entry->set_block(static_cast<uint32_t>(replaced.block));
     }
+    if (slice.score.has_value()) EncodeScore(*slice.score, to->mutable_score());
   }
 }
 
@@ -202,12 +207,9 @@ void EncodeResult(const StepResult& result, worker::v1::StepResult* out) {
     to->set_sequence(sample.sequence);
     to->set_token(static_cast<uint32_t>(sample.token));
     to->set_logprob(sample.logprob);
-    for (const TokenLogprob& top : sample.top) {
-      auto* entry = to->add_top();
-      entry->set_token(static_cast<uint32_t>(top.token));
-      entry->set_logprob(top.logprob);
-    }
+    EncodeTop(sample.top, to->mutable_top());
   }
+  EncodeScores(result.scores, out);
 }
 
 absl::StatusOr<StepResult> DecodeResult(const worker::v1::StepResult& message,
@@ -229,14 +231,9 @@ absl::StatusOr<StepResult> DecodeResult(const worker::v1::StepResult& message,
     OCTAVO_ASSIGN_OR_RETURN(to.token,
                             InRange("sampled token", sample.token(), 0, limits.vocab_size - 1));
     to.logprob = sample.logprob();
-    OCTAVO_RETURN_IF_ERROR(CountWithin("logprobs", sample.top_size(), kMaxStepLogprobs));
-    to.top.reserve(sample.top_size());
-    for (const auto& top : sample.top()) {
-      OCTAVO_ASSIGN_OR_RETURN(const TokenId token,
-                              InRange("token id", top.token(), 0, limits.vocab_size - 1));
-      to.top.push_back({token, top.logprob()});
-    }
+    OCTAVO_ASSIGN_OR_RETURN(to.top, DecodeTop(sample.top(), kMaxStepLogprobs, limits));
   }
+  OCTAVO_ASSIGN_OR_RETURN(result.scores, DecodeScores(message, limits));
   return result;
 }
 

@@ -64,6 +64,10 @@ absl::Status CheckRequest(const SchedulerConfig& config, const Request& request)
                                                    Name(config.kv_allocation),
                                                    " it must be 1, since choices share blocks"));
   }
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxTopLogprobs) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_logprobs is ", request.prompt_logprobs,
+                                                   "; it must be in [0, ", kMaxTopLogprobs, "]"));
+  }
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t length = prompt + request.max_tokens;
   if (length > config.max_model_len) {

@@ -27,6 +27,8 @@ struct InFlightSlice {
   SequenceState* sequence = nullptr;
   int32_t end = 0;  // context plus tokens: the position of the token it samples
   bool sample = false;
+  int32_t first_scored = 0;  // prompt tokens whose scores it brings
+  int32_t num_scored = 0;
 };
 
 struct InFlightStep {

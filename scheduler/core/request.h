@@ -23,6 +23,9 @@ struct Request {
   int32_t n = 1;                // choices; each has its own random stream, 0 that of an n = 1 run
   // Beam search instead of sampling; `n` are then the hypotheses to report, at most its width.
   std::optional<BeamParams> beam;
+  // Log-probability of each prompt token but the first: -1: none; k: and of the k most likely
+  // there, at most kMaxTopLogprobs. Such a prompt is computed, not found.
+  int32_t prompt_logprobs = -1;
   bool ignore_eos = false;
   std::vector<TokenId> eos_ids;  // end of generation; the token is reported, never shown as text
   int32_t priority = 0;          // smaller runs first
@@ -37,16 +40,20 @@ struct Request {
 
 enum class FinishReason { kStop, kLength, kAbort };
 
-// One sampled token, or the end of a choice. In order per choice; the choices of one request end
-// each by itself, and the event of the last end says so. Those of a beam search come all at once,
-// when the search has ended: its hypotheses, best first.
+// One sampled token, the scores of a piece of the prompt, or the end of a choice. In order per
+// choice; the choices of one request end each by itself, and the event of the last end says so.
+// Those of a beam search come all at once, when the search has ended: its hypotheses, best first.
 struct TokenEvent {
   RequestId request = 0;
   int32_t choice_index = 0;
-  // Absent when an abort ended the request, or a beam search finished fewer hypotheses than asked.
+  // Absent with scores alone, when an abort ended the request, or when a beam search finished fewer
+  // hypotheses than asked.
   std::optional<TokenId> token;
   float logprob = 0;
   std::vector<TokenLogprob> top_logprobs;
+  // Each prompt token from the second on, once, whatever was computed twice; before the first
+  // sampled token, in events of their own.
+  std::vector<ScoredToken> prompt_logprobs;
   std::optional<FinishReason> finish;  // of this choice
   bool request_ended = false;          // with this event: no choice is left
   // Filled when `finish` is set. All but generated_tokens are facts of the request, the same for

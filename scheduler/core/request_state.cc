@@ -12,7 +12,8 @@ RequestState::RequestState(Request r, SequenceId first)
       rank{request.priority, request.arrival, request.id},
       prompt_tokens(static_cast<int32_t>(request.prompt.size())),
       choices(static_cast<size_t>(request.num_sequences())),
-      forked(request.n == 1 || request.beam.has_value()) {
+      forked(request.n == 1 || request.beam.has_value()),
+      scored(request.prompt_logprobs < 0 ? prompt_tokens : 1) {
   for (int32_t i = 0; i < request.num_sequences(); ++i) {
     choices[i].request = this;
     choices[i].id = first + static_cast<SequenceId>(i);

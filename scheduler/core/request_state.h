@@ -82,6 +82,8 @@ struct RequestState {
   // Tokens computed in this incarnation, those of shared blocks once.
   int32_t computed_tokens() const;
   bool IsEos(TokenId token) const;
+  // Prompt tokens from `scored` on still lack the log-probability that was asked for.
+  bool OwesScores() const { return scored < prompt_tokens; }
   // The last event of a choice, with its usage numbers.
   void FillUsage(const SequenceState& choice, FinishReason reason, TokenEvent* event) const;
   // Back to before the fork, when nothing of it was committed.
@@ -94,7 +96,8 @@ struct RequestState {
   std::vector<SequenceState> choices;  // num_sequences() of them, never moved
   std::unique_ptr<BeamGroup> beams;    // of a beam search
   int32_t num_active = 1;
-  bool forked;  // n is 1, or beams, or the step that samples the first tokens was scheduled
+  bool forked;     // n is 1, or beams, or the step that samples the first tokens was scheduled
+  int32_t scored;  // prompt tokens that need no score any more; the first never does
   int32_t cached_tokens = 0;
   int32_t preemptions = 0;       // all, as reported
   int32_t pool_preemptions = 0;  // those that count towards immunity (life.3)

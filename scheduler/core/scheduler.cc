@@ -10,6 +10,7 @@
 #include "scheduler/core/admission.h"
 #include "scheduler/core/beam_group.h"
 #include "scheduler/core/core_state.h"
+#include "scheduler/core/prompt_scores.h"
 #include "scheduler/core/request_state.h"
 #include "scheduler/core/step_builder.h"
 
@@ -131,7 +132,7 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "step ", result.step, " has ", result.samples.size(), " samples; expected ", next));
   }
-  return absl::OkStatus();
+  return CheckScores(record, result);
 }
 
 std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
@@ -153,9 +154,10 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
   state.counters.prompt_tokens += record.prefill_tokens;
 
   std::vector<TokenEvent> events;
-  events.reserve(result.samples.size());
+  events.reserve(result.samples.size() + result.scores.size());
   auto sample = result.samples.begin();
   const bool windowed = Windowed(state.config);
+  auto scores = result.scores.begin();
   for (const InFlightSlice& slice : record.slices) {
     SequenceState* choice = slice.sequence;
     RequestState* request = choice->request;
@@ -171,6 +173,10 @@ std::vector<TokenEvent> Scheduler::Commit(const StepResult& result) {
     if (windowed && choice->active && request->phase == Phase::kRunning) {
       state.kv.Slide(&choice->table, slice.end,
                      SetsAside(state.config, *request) ? &request->spare : nullptr);
+    }
+    const SliceScores* scored = slice.num_scored > 0 ? &*scores++ : nullptr;
+    if (scored != nullptr && choice->active) {
+      DeliverScores(slice, *scored, &events.emplace_back());
     }
     if (!slice.sample) continue;
     --choice->uncommitted_samples;

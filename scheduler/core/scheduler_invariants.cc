@@ -225,6 +225,26 @@ void CheckSlotUse(const SlotUse& use, const KvManager& kv) {
                "slots=", all, " deferred blocks=", kv.num_deferred());
 }
 
+// Scores of a prompt come in order and once, and none is owed for what was computed.
+void CheckScored(const CoreState& state, const RequestState& request) {
+  if (request.phase == Phase::kEnded) return;
+  int32_t scored = request.scored;
+  OCTAVO_CHECK(scored >= std::min(1, request.prompt_tokens) && scored <= request.prompt_tokens,
+               "request=", request.rank.id, " scored=", scored);
+  for (const InFlightStep& record : state.in_flight) {
+    for (const InFlightSlice& slice : record.slices) {
+      if (slice.num_scored == 0 || slice.sequence->request != &request) continue;
+      OCTAVO_CHECK(slice.first_scored == scored, "request=", request.rank.id, " scores from ",
+                   slice.first_scored, " after ", scored);
+      scored += slice.num_scored;
+    }
+  }
+  if (request.phase != Phase::kRunning) return;
+  OCTAVO_CHECK(scored >= std::min(request.source->computed + 1, request.prompt_tokens),
+               "request=", request.rank.id, " computed=", request.source->computed,
+               " scored=", scored);
+}
+
 // Counts per request equal what the steps in flight say; ids are consecutive; budgets are kept.
 void CheckSteps(const CoreState& state) {
   OCTAVO_CHECK(state.in_flight.size() <= kMaxStepsInFlight, "steps=", state.in_flight.size());
@@ -247,6 +267,7 @@ void CheckSteps(const CoreState& state) {
     }
     OCTAVO_CHECK(slices == request.uncommitted_slices, "request=", request.rank.id,
                  " slices=", request.uncommitted_slices);
+    CheckScored(state, request);
   };
   for (const auto& [id, request] : state.requests) {
     check(*request);

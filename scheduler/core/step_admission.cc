@@ -51,9 +51,11 @@ void StepBuilder::Admit() {
 
 int64_t StepBuilder::MostFound(const SequenceState& choice) const {
   const RequestState& request = *choice.request;
-  // At least one token is computed: it is what the next one is sampled from.
-  const int64_t most = std::min(choice.num_known() - 1, FindableTokens(state_.config, request)) /
-                       state_.config.block_size;
+  // At least one token is computed: it is what the next one is sampled from. So is every one that
+  // gives a score which is still owed.
+  const int32_t last = request.OwesScores() ? request.scored - 1 : choice.num_known() - 1;
+  const int64_t most =
+      std::min(last, FindableTokens(state_.config, request)) / state_.config.block_size;
   if (!Windowed(state_.config)) return most;
   // What is set aside is enough without found blocks, and not beside them.
   if (SetsAside(state_.config, request) && state_.queues.running().empty()) return 0;
@@ -77,7 +79,7 @@ bool StepBuilder::WaitsForProducer(RequestState* request) {
 const SequenceState* StepBuilder::FindProducer(RequestState* request, int32_t* block) const {
   SequenceState* leader = request->leader();
   const std::vector<BlockDigest>& digests = leader->chain.digests;
-  if (!leader->chain.enabled) return nullptr;
+  if (!leader->chain.enabled || request->OwesScores()) return nullptr;
   if (request->waits_for_block >= 0) {
     const size_t awaited = static_cast<size_t>(request->waits_for_block);
     if (const SequenceState* producer = state_.producers.Find(digests[awaited])) {
@@ -278,7 +280,7 @@ void StepBuilder::CountHit(RequestState* request, int32_t found_tokens) {
     request->first_scheduled = now_;
     request->cached_tokens = found_tokens;
     counters.started_prompt_tokens += static_cast<uint64_t>(request->prompt_tokens);
-    if (!request->leader()->chain.enabled) return;
+    if (!request->leader()->chain.enabled || request->OwesScores()) return;
     counters.prefix_query_tokens += static_cast<uint64_t>(request->prompt_tokens);
     counters.prefix_hit_tokens += static_cast<uint64_t>(found_tokens);
     return;

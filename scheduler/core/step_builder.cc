@@ -182,7 +182,23 @@ void StepBuilder::Prefill(SequenceState* choice, bool may_preempt) {
     slice.replaced = std::move(lent);
   }
   record_->prefill_tokens += num_tokens;
+  if (choice == request->source && request->OwesScores()) Score(*request, first, &slice);
   if (slice.sample && !request->forked) Fork(choice, &slice);
+}
+
+void StepBuilder::Score(const RequestState& request, int32_t first, SeqSlice* slice) {
+  // Position p gives the score of token p + 1; steps in flight bring those of earlier positions.
+  const int32_t begin = std::max(first, request.scored - 1);
+  const int32_t end = std::min(first + slice->num_tokens, request.prompt_tokens - 1);
+  if (begin >= end) return;
+  ScoreRows& score = slice->score.emplace();
+  score.first_row = begin - first;
+  score.num_top = request.request.prompt_logprobs;
+  const auto tokens = request.source->tokens.begin();
+  score.targets.assign(tokens + begin + 1, tokens + end + 1);
+  InFlightSlice& record = record_->slices.back();
+  record.first_scored = begin + 1;
+  record.num_scored = end - begin;
 }
 
 void StepBuilder::Fork(SequenceState* parent, SeqSlice* slice) {

@@ -38,6 +38,8 @@ class StepBuilder {
   // How many of the next `num_tokens` tokens windowed groups find blocks for; 0: none now.
   int32_t FitWindows(const SequenceState& choice, int32_t num_tokens, bool may_preempt);
   // The choices of a request are born: they share its blocks, and sample the same logits.
+  // Asks for the scores that the rows of a prefill slice from position `first` on can give.
+  void Score(const RequestState& request, int32_t first, SeqSlice* slice);
   void Fork(SequenceState* parent, SeqSlice* slice);
   // The source of a recomputed request has gone on: the choices that awaited what it computes now
   // share its windows as they are at that place.

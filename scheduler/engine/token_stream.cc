@@ -6,8 +6,10 @@
 
 namespace octavo {
 
-TokenStream::TokenStream(int32_t max_tokens, int32_t choices, std::function<void()> on_ready)
-    : capacity_((static_cast<size_t>(max_tokens) + 1) * static_cast<size_t>(choices)),
+TokenStream::TokenStream(int32_t max_tokens, int32_t choices, std::function<void()> on_ready,
+                         int32_t max_scores)
+    : capacity_((static_cast<size_t>(max_tokens) + 1) * static_cast<size_t>(choices) +
+                static_cast<size_t>(max_scores)),
       on_ready_(std::move(on_ready)) {}
 
 TokenStream::Batch TokenStream::Take() {

@@ -22,13 +22,15 @@ struct StreamTimes {
   absl::Time last_token = absl::InfiniteFuture();
 };
 
-// Thread-safe. Holds at most max_tokens + 1 events a choice, so a client that does not read costs
-// what its request was allowed to produce and never makes the engine wait.
+// Thread-safe. Holds at most max_tokens + 1 events a choice, and max_scores events with scores of
+// the prompt, so a client that does not read costs what its request was allowed to produce and
+// never makes the engine wait.
 class TokenStream {
  public:
   // `on_ready` is called on the dispatcher's thread (edge.1) after something arrived, never under a
   // lock, and never again once the end was taken.
-  TokenStream(int32_t max_tokens, int32_t choices, std::function<void()> on_ready);
+  TokenStream(int32_t max_tokens, int32_t choices, std::function<void()> on_ready,
+              int32_t max_scores = 0);
 
   struct Batch {
     bool admitted = false;           // reported once: the queue accepted the request

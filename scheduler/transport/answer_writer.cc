@@ -17,6 +17,17 @@ v1::FinishReason ToProto(FinishReason reason) {
   return v1::FINISH_REASON_UNSPECIFIED;
 }
 
+void WriteLogprob(TokenId token, float logprob, const std::vector<TokenLogprob>& top,
+                  v1::TokenLogprob* to) {
+  to->set_token_id(static_cast<uint32_t>(token));
+  to->set_logprob(logprob);
+  for (const TokenLogprob& other : top) {
+    v1::TopLogprob* entry = to->add_top();
+    entry->set_token_id(static_cast<uint32_t>(other.token));
+    entry->set_logprob(other.logprob);
+  }
+}
+
 // 0 for what never happened.
 double SecondsBetween(absl::Time from, absl::Time to) {
   return to == absl::InfiniteFuture() ? 0 : absl::ToDoubleSeconds(to - from);
@@ -35,6 +46,10 @@ AnswerWriter::AnswerWriter(const Tokenizer* tokenizer, std::string request_id, u
 
 void AnswerWriter::Write(std::vector<TokenEvent> events, const StreamTimes& times,
                          std::deque<v1::GenerateResponse>* messages) {
+  for (const TokenEvent& event : events) WriteScores(event.prompt_logprobs, messages);
+  std::erase_if(events, [](const TokenEvent& event) {
+    return !event.token.has_value() && !event.finish.has_value();
+  });
   if (best_of_.has_value()) events = best_of_->Collect(std::move(events));
   std::vector<v1::GenerateResponse*> open(decoders_.size(), nullptr);  // by choice
   for (const TokenEvent& event : events) {
@@ -49,19 +64,24 @@ void AnswerWriter::Write(std::vector<TokenEvent> events, const StreamTimes& time
   }
 }
 
+void AnswerWriter::WriteScores(const std::vector<ScoredToken>& scores,
+                               std::deque<v1::GenerateResponse>* messages) const {
+  v1::GenerateResponse* message = nullptr;
+  for (const ScoredToken& scored : scores) {
+    if (message == nullptr || message->prompt_logprobs_size() == kMaxTokensOfAMessage) {
+      message = &messages->emplace_back();
+      message->set_request_id(request_id_);
+    }
+    WriteLogprob(scored.token, scored.logprob, scored.top, message->add_prompt_logprobs());
+  }
+}
+
 void AnswerWriter::WriteToken(const TokenEvent& event, v1::GenerateResponse* message) {
   message->add_token_ids(static_cast<uint32_t>(*event.token));
   if (event.finish != FinishReason::kStop)
     message->mutable_text()->append(decoders_[event.choice_index].Push(*event.token));
   if (!logprobs_) return;
-  v1::TokenLogprob* logprob = message->add_logprobs();
-  logprob->set_token_id(static_cast<uint32_t>(*event.token));
-  logprob->set_logprob(event.logprob);
-  for (const TokenLogprob& top : event.top_logprobs) {
-    v1::TopLogprob* entry = logprob->add_top();
-    entry->set_token_id(static_cast<uint32_t>(top.token));
-    entry->set_logprob(top.logprob);
-  }
+  WriteLogprob(*event.token, event.logprob, event.top_logprobs, message->add_logprobs());
 }
 
 void AnswerWriter::WriteEnd(const TokenEvent& event, const StreamTimes& times,

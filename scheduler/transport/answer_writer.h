@@ -35,13 +35,15 @@ class AnswerWriter {
   AnswerWriter(const Tokenizer* tokenizer, std::string request_id, uint64_t seed,
                const AnswerShape& shape);
 
-  // Appends what `events` (in order per choice) say: as few messages as hold them, each of one
-  // choice. The last one of a choice brings its finish reason and usage. The text of the token that
-  // ended generation is hidden.
+  // Appends what `events` (in order per choice) say: scores of the prompt first, then as few
+  // messages as hold them, each of one choice. The last one of a choice brings its finish reason
+  // and usage. The text of the token that ended generation is hidden.
   void Write(std::vector<TokenEvent> events, const StreamTimes& times,
              std::deque<v1::GenerateResponse>* messages);
 
  private:
+  void WriteScores(const std::vector<ScoredToken>& scores,
+                   std::deque<v1::GenerateResponse>* messages) const;
   void WriteToken(const TokenEvent& event, v1::GenerateResponse* message);
   void WriteEnd(const TokenEvent& event, const StreamTimes& times, v1::GenerateResponse* message);
 

@@ -66,9 +66,12 @@ void GenerateReactor::Prepare() {
         {"request", request_id_}));
   writer_.emplace(context_.model->tokenizer.get(), request_id_, request->sampling.seed,
                   ShapeOf(*request_));
-  stream_ = std::make_shared<TokenStream>(request->max_tokens, request->n, [weak] {
+  const int32_t scores =
+      request->prompt_logprobs < 0 ? 0 : static_cast<int32_t>(request->prompt.size());
+  const auto on_ready = [weak] {
     if (const auto reactor = weak.lock()) reactor->OnEvents();
-  });
+  };
+  stream_ = std::make_shared<TokenStream>(request->max_tokens, request->n, on_ready, scores);
   const absl::StatusOr<RequestId> id = context_.engine->Submit(*std::move(request), stream_);
   if (!id.ok()) return End(WithAdvice(id.status(), context_.engine->snapshot()));
   id_ = *id;

@@ -129,7 +129,6 @@ absl::Status CheckServed(const v1::GenerateRequest& request) {
   refuse_if(sampling.presence_penalty() != 0, "presence_penalty", sampling.presence_penalty());
   refuse_if(sampling.logit_bias_size() > 0, "logit_bias",
             absl::StrCat(sampling.logit_bias_size(), " entries"));
-  refuse_if(sampling.has_prompt_logprobs(), "prompt_logprobs", sampling.prompt_logprobs());
   refuse_if(sampling.min_tokens() > 0, "min_tokens", sampling.min_tokens());
   refuse_if(sampling.has_typical_p() && sampling.typical_p() != 1, "typical_p",
             sampling.typical_p());
@@ -159,6 +158,13 @@ absl::StatusOr<Request> TranslateRequest(const v1::GenerateRequest& request,
     return OutOfRange("max_tokens", "0", "at least 1");
 
   Request to;
+  if (request.sampling().has_prompt_logprobs()) {
+    const uint32_t wanted = request.sampling().prompt_logprobs();
+    if (wanted > static_cast<uint32_t>(kMaxTopLogprobs))
+      return OutOfRange("sampling.prompt_logprobs", absl::StrCat(wanted),
+                        absl::StrCat("at most ", kMaxTopLogprobs));
+    to.prompt_logprobs = static_cast<int32_t>(wanted);
+  }
   OCTAVO_ASSIGN_OR_RETURN(to.sampling, TranslateSampling(request.sampling(), random_seed));
   OCTAVO_ASSIGN_OR_RETURN(to.prompt, TranslatePrompt(request, model));
   const int64_t prompt = static_cast<int64_t>(to.prompt.size());

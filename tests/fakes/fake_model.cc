@@ -64,6 +64,30 @@ std::vector<Hypothesis> EvaluateBeams(const Request& request, int32_t vocab_size
                          });
 }
 
+ScoredToken ScoreToken(ChainHash prefix, TokenId token, int32_t num_top, int32_t vocab_size) {
+  const auto logprob = [&](TokenId of) {
+    return -static_cast<float>(Mix(prefix ^ Mix(static_cast<uint64_t>(of) << 32)) % 4096) / 256;
+  };
+  ScoredToken scored{token, logprob(token), {}};
+  const auto first = static_cast<int32_t>(Mix(prefix) % static_cast<uint64_t>(vocab_size));
+  for (int32_t i = 0; i < std::min(num_top, vocab_size); ++i) {
+    const TokenId other = (first + i) % vocab_size;
+    scored.top.push_back({other, logprob(other)});
+  }
+  return scored;
+}
+
+std::vector<ScoredToken> EvaluateScores(const Request& request, int32_t vocab_size) {
+  std::vector<ScoredToken> scores;
+  if (request.prompt_logprobs < 0) return scores;
+  ChainHash chain = kEmptyChain;
+  for (size_t i = 0; i + 1 < request.prompt.size(); ++i) {
+    chain = Extend(chain, request.prompt[i]);
+    scores.push_back(ScoreToken(chain, request.prompt[i + 1], request.prompt_logprobs, vocab_size));
+  }
+  return scores;
+}
+
 ExpectedOutput Evaluate(const Request& request, int32_t vocab_size, uint32_t choice_index) {
   ChainHash chain = kEmptyChain;
   for (const TokenId token : request.prompt) chain = Extend(chain, token);

@@ -28,12 +28,18 @@ std::vector<float> LogprobsAfter(ChainHash prefix, int32_t vocab_size);
 // The `count` most likely ones, lower ids first on ties.
 std::vector<TokenLogprob> TopLogprobs(ChainHash prefix, int32_t vocab_size, int32_t count);
 
+// The log-probability of `token` after a prefix with this hash, and the `num_top` most likely
+// tokens there: k, k + 1, ... for some k.
+ScoredToken ScoreToken(ChainHash prefix, TokenId token, int32_t num_top, int32_t vocab_size);
+
 // What a choice of a request must generate, whatever the schedule: the model applied token by
 // token.
 struct ExpectedOutput {
   std::vector<TokenId> tokens;
   FinishReason finish = FinishReason::kLength;
 };
+// What its prompt scores, from the second token on, when it asks for that.
+std::vector<ScoredToken> EvaluateScores(const Request& request, int32_t vocab_size);
 ExpectedOutput Evaluate(const Request& request, int32_t vocab_size, uint32_t choice_index = 0);
 // What a beam search must find, best first; by its naive twin.
 std::vector<Hypothesis> EvaluateBeams(const Request& request, int32_t vocab_size);

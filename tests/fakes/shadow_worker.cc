@@ -261,6 +261,7 @@ absl::Status ShadowWorker::ApplySlice(const SeqSlice& slice, const std::vector<B
   for (const TokenId token : slice.tokens) {
     if (token < 0 || token >= config_.vocab_size) return Broken("token ", token);
   }
+  if (slice.score.has_value()) OCTAVO_RETURN_IF_ERROR(CheckScore(slice));
   sequence.end = static_cast<int32_t>(end);
   sequence.sampled = slice.sample;
   return absl::OkStatus();
@@ -303,6 +304,25 @@ absl::Status ShadowWorker::ApplyBlocks(const SeqSlice& slice, const std::vector<
     if ((*table)[i] == kPaddingBlock && row >= FirstRow(slice.context_length, i) &&
         row * config_.block_size < end) {
       return Broken("sequence ", id, " has no block in row ", row, " of group ", i % groups);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::CheckScore(const SeqSlice& slice) const {
+  const ScoreRows& score = *slice.score;
+  const auto rows = static_cast<int32_t>(score.targets.size());
+  if (slice.feed_sampled || score.first_row < 0 || rows < 1 ||
+      score.first_row + rows > slice.num_tokens) {
+    return Broken("sequence ", slice.sequence, " scores ", rows, " rows from ", score.first_row,
+                  " of ", slice.num_tokens);
+  }
+  // What follows a row is the next row's token, where there is one.
+  for (int32_t i = 0; i < rows; ++i) {
+    const int32_t next = score.first_row + i + 1;
+    if (next < slice.num_tokens && score.targets[i] != slice.tokens[next]) {
+      return Broken("sequence ", slice.sequence, " scores token ", score.targets[i],
+                    " where token ", slice.tokens[next], " follows");
     }
   }
   return absl::OkStatus();
@@ -425,6 +445,7 @@ absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<Blo
   }
   ChainHash chain = kEmptyChain;
   for (const TokenId token : sequence.tokens) chain = Extend(chain, token);
+  SliceScores scores{slice.sequence, {}};
   for (int32_t i = 0; i < slice.num_tokens; ++i) {
     const TokenId token = slice.feed_sampled ? *sequence.sampled : slice.tokens[i];
     const ChainHash before = std::exchange(chain, Extend(chain, token));
@@ -435,8 +456,14 @@ absl::Status ShadowWorker::RunSlice(const SeqSlice& slice, const std::vector<Blo
                                                 .chain = chain}));
     sequence.tokens.push_back(token);
     ++computed_tokens_;
+    const int32_t target = slice.score.has_value() ? i - slice.score->first_row : -1;
+    if (target >= 0 && target < static_cast<int32_t>(slice.score->targets.size())) {
+      scores.tokens.push_back(ScoreToken(chain, slice.score->targets[target], slice.score->num_top,
+                                         config_.vocab_size));
+    }
   }
   OCTAVO_RETURN_IF_ERROR(cache_.CheckPrefix(table, sequence.tokens, slice.context_length));
+  if (slice.score.has_value()) result->scores.push_back(std::move(scores));
   sequence.sampled.reset();
   if (!slice.sample) return absl::OkStatus();
   const int32_t position = slice.context_length + slice.num_tokens;

@@ -105,6 +105,7 @@ class ShadowWorker {
   absl::Status CheckSwapSources(const StepPlan& plan) const;
   absl::Status ApplyForks(const SeqSlice& slice);
   // A block that will be written: in no table, and named by no uncommitted step (kv.2, life.1).
+  absl::Status CheckScore(const SeqSlice& slice) const;
   absl::Status CheckNewBlock(BlockId block) const;
   // Nobody else's table has the blocks that the slice writes (kv.2).
   absl::Status CheckWrites(const SeqSlice& slice) const;

@@ -88,5 +88,16 @@ class Pressure(unittest.TestCase):
         self.assertEqual(total(values, "octavo_preemptions_total", 'mode="swap"'), 0)
 
 
+    def test_so_it_does_with_an_int8_cache(self):
+        int8 = [*MODEL_LEN, "--kv-cache-dtype", "int8"]
+        with Service([*int8, "--num-gpu-blocks-override", "2000"]) as service:
+            large = run(service)
+        with Service([*int8, "--num-gpu-blocks-override", "400"]) as service:
+            small = run(service)
+            self.assertGreater(service.wait_idle().preemptions, 0)
+        for index, (a, b) in enumerate(zip(large, small)):
+            self.assertEqual(a[0], b[0], f"stream {index}")
+
+
 if __name__ == "__main__":
     unittest.main()

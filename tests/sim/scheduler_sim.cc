@@ -182,6 +182,9 @@ Request SchedulerSim::DrawRequest() {
   request.priority = static_cast<int32_t>(Draw(0, scenario_.priorities - 1));
   request.prefix_cache = !Chance(scenario_.uncached_permille);
   request.cache_salt = std::string(static_cast<size_t>(Draw(0, scenario_.salts - 1)), 's');
+  if (Chance(scenario_.scored_permille)) {
+    request.prompt_logprobs = static_cast<int32_t>(Draw(0, 3));
+  }
   request.n = static_cast<int32_t>(Draw(1, scenario_.max_n));
   if (Chance(scenario_.beam_permille)) DrawBeams(&request);
   while (request.n > 1 && !CheckRequest(scenario_.scheduler, request).ok()) --request.n;
@@ -311,8 +314,9 @@ absl::Status SchedulerSim::Commit(const SimCommand& command) {
   discarded_ += std::count_if(
       result->samples.begin(), result->samples.end(),
       [&](const SampledToken& sample) { return sampled(by_sequence_.at(sample.sequence)); });
-  discarded_ -= std::count_if(events.begin(), events.end(),
-                              [&](const TokenEvent& event) { return sampled(event.request); });
+  discarded_ -= std::count_if(events.begin(), events.end(), [&](const TokenEvent& event) {
+    return event.prompt_logprobs.empty() && sampled(event.request);
+  });
   last_result_ = *std::move(result);
   return Receive(events);
 }
@@ -341,12 +345,40 @@ absl::Status SchedulerSim::Receive(const std::vector<TokenEvent>& events) {
     if (event.first_scheduled > now_ && event.finish != FinishReason::kAbort) {
       return absl::InternalError("first_scheduled is in the future");
     }
+    if (!event.prompt_logprobs.empty()) {
+      OCTAVO_RETURN_IF_ERROR(ReceiveScores(event, &expected));
+    }
     Choice& choice = expected.choices.at(static_cast<size_t>(event.choice_index));
     if (choice.ended) return absl::InternalError("event after the end of a choice");
     if (event.token.has_value()) choice.received.push_back(*event.token);
     if (event.finish.has_value()) OCTAVO_RETURN_IF_ERROR(CheckEnd(event, &expected));
   }
   return absl::OkStatus();
+}
+
+absl::Status SchedulerSim::ReceiveScores(const TokenEvent& event, Expectation* expected) {
+  for (const Choice& choice : expected->choices) {
+    if (!choice.received.empty()) {
+      return absl::InternalError(
+          absl::StrCat("request ", event.request, " got prompt scores after a token"));
+    }
+  }
+  expected->scores.insert(expected->scores.end(), event.prompt_logprobs.begin(),
+                          event.prompt_logprobs.end());
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerSim::CheckScores(const TokenEvent& event, const Expectation& expected) const {
+  std::vector<ScoredToken> scores = EvaluateScores(expected.request, kSimVocabulary);
+  const bool began = std::any_of(expected.choices.begin(), expected.choices.end(),
+                                 [](const Choice& choice) { return !choice.received.empty(); });
+  if (event.finish == FinishReason::kAbort && !began && expected.scores.size() < scores.size()) {
+    scores.resize(expected.scores.size());
+  }
+  if (expected.scores == scores) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("request ", event.request, " got ", expected.scores.size(),
+                   " prompt scores, or others than the ", scores.size(), " expected"));
 }
 
 absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expected) {
@@ -357,6 +389,7 @@ absl::Status SchedulerSim::CheckEnd(const TokenEvent& event, Expectation* expect
   if (event.request_ended != expected->ended) {
     return absl::InternalError(absl::StrCat("wrong end of request ", event.request));
   }
+  OCTAVO_RETURN_IF_ERROR(CheckScores(event, *expected));
   if (expected->request.beam.has_value()) return CheckHypothesis(event, expected);
   stops_ += event.finish == FinishReason::kStop ? 1 : 0;
   aborts_ += event.finish == FinishReason::kAbort ? 1 : 0;
@@ -410,7 +443,8 @@ absl::Status SchedulerSim::CheckUsage(const TokenEvent& event, const Expectation
       event.prompt_tokens != static_cast<int32_t>(request.prompt.size()) ||
       event.cached_tokens >= event.prompt_tokens ||
       event.cached_tokens % scenario_.scheduler.block_size != 0 ||
-      (event.cached_tokens > 0 && !caches) || event.preemptions < expected.preemptions) {
+      (event.cached_tokens > 0 && (!caches || request.prompt_logprobs >= 0)) ||
+      event.preemptions < expected.preemptions) {
     return absl::InternalError(absl::StrCat("wrong usage of request ", event.request));
   }
   return absl::OkStatus();

@@ -49,6 +49,7 @@ class SchedulerSim {
   struct Expectation {
     Request request;
     std::vector<Choice> choices;
+    std::vector<ScoredToken> scores;     // of the prompt, as received
     int32_t preemptions = 0;             // by the pool
     std::vector<Hypothesis> hypotheses;  // of a beam search, once it has ended
     bool aborted = false;
@@ -83,6 +84,8 @@ class SchedulerSim {
   absl::Status Repeat(const std::optional<StepResult>& result) const;
   absl::Status Mirror(const StepPlan& plan, const StepResult& result);
   absl::Status Receive(const std::vector<TokenEvent>& events);
+  absl::Status ReceiveScores(const TokenEvent& event, Expectation* expected);
+  absl::Status CheckScores(const TokenEvent& event, const Expectation& expected) const;
   absl::Status CheckEnd(const TokenEvent& event, Expectation* expected);
   absl::Status CheckHypothesis(const TokenEvent& event, Expectation* expected);
   absl::Status CheckUsage(const TokenEvent& event, const Expectation& expected) const;

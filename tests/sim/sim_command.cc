@@ -14,9 +14,9 @@ std::string Describe(const BeamParams& beam) {
 std::string Describe(const Request& request) {
   return absl::StrCat("add id=", request.id, " prompt=[", absl::StrJoin(request.prompt, " "),
                       "] max_tokens=", request.max_tokens, " n=", request.n,
-                      " seed=", request.sampling.seed, " priority=", request.priority,
-                      " ignore_eos=", request.ignore_eos, " prefix_cache=", request.prefix_cache,
-                      " salt='", request.cache_salt, "'",
+                      " prompt_logprobs=", request.prompt_logprobs, " seed=", request.sampling.seed,
+                      " priority=", request.priority, " ignore_eos=", request.ignore_eos,
+                      " prefix_cache=", request.prefix_cache, " salt='", request.cache_salt, "'",
                       request.beam.has_value() ? Describe(*request.beam) : "");
 }
 

@@ -112,6 +112,7 @@ SimScenario SimScenario::FromSeed(uint64_t seed) {
   // None, less than one request's, and as much as anybody wants.
   config.num_swap_blocks = config.num_blocks * Pick(random, {0, 1, 1, 40}) / Pick(random, {1, 3});
   config.block_bytes = 1000;
+  scenario.scored_permille = Pick(random, {0, 0, 100, 500});
   return scenario;
 }
 
@@ -133,7 +134,7 @@ std::string SimScenario::ToString() const {
       " preemption_mode=", static_cast<int>(scheduler.preemption_mode),
       " granularity=", static_cast<int>(scheduler.preemption_granularity),
       " resume_share=", scheduler.preemption_resume_share,
-      " num_swap_blocks=", scheduler.num_swap_blocks);
+      " num_swap_blocks=", scheduler.num_swap_blocks, " scored_permille=", scored_permille);
 }
 
 }  // namespace octavo

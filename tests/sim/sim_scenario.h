@@ -38,6 +38,7 @@ struct SimScenario {
   int32_t max_n = 1;
   int32_t beam_permille = 0;  // requests that are beam searches
   int32_t max_beam_width = 1;
+  int32_t scored_permille = 0;  // requests that ask for the log-probabilities of their prompt
 
   static SimScenario FromSeed(uint64_t seed);
   std::string ToString() const;

@@ -143,6 +143,7 @@ struct SampleRow {
   SamplingParams sampling;
   uint32_t choice_index = 0;
   int64_t position = 0;  // of the token being sampled, in its sequence (det.2)
+  TokenId target = -1;   // >= 0: report this token instead of choosing one
 };
 
 struct SampleOutput {

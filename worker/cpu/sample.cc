@@ -54,7 +54,10 @@ absl::StatusOr<SampleOutput> RowSampler::Sample(std::span<const float> logits,
     return absl::InternalError(absl::StrCat(
         "logits hold NaN or infinity, or none is finite; the largest is ", maxima_.max));
   SampleOutput output;
-  output.token = row.sampling.greedy() ? maxima_.ArgMax(logits) : Draw(logits, row);
+  if (row.target >= 0)
+    output.token = row.target;
+  else
+    output.token = row.sampling.greedy() ? maxima_.ArgMax(logits) : Draw(logits, row);
   if (row.sampling.num_logprobs >= 0) FillLogprobs(logits, row.sampling.num_logprobs, &output);
   return output;
 }
@@ -225,8 +228,13 @@ absl::Status Sampler::Run(const SampleParams& params) {
   if (rows > 0 && (params.logits.cols <= 0 || params.logits.data == nullptr))
     return absl::InvalidArgumentError(
         absl::StrCat("sample: logits have ", params.logits.cols, " columns"));
-  for (const SampleRow& row : params.rows)
+  for (const SampleRow& row : params.rows) {
     OCTAVO_RETURN_IF_ERROR(Validate(row.sampling, kMaxStepLogprobs));
+    if (row.target >= params.logits.cols)
+      return absl::InvalidArgumentError(absl::StrCat("sample: the target is token ", row.target,
+                                                     "; logits have ", params.logits.cols,
+                                                     " columns"));
+  }
   params.out->resize(params.rows.size());
 
   std::fill(statuses_.begin(), statuses_.end(), absl::OkStatus());

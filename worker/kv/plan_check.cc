@@ -103,6 +103,21 @@ absl::Status CheckSliceShape(const SeqSlice& slice, const MirrorLimits& limits) 
       return error(status.message());
   }
   if (!slice.forks.empty() && !slice.sample) return error("forks without sampling");
+  if (slice.score) {
+    const ScoreRows& score = *slice.score;
+    const auto rows = static_cast<int64_t>(score.targets.size());
+    if (score.first_row < 0 || rows < 1 || score.first_row > slice.num_tokens - rows)
+      return error("scores ", rows, " rows from row ", score.first_row, " on; the slice has ",
+                   slice.num_tokens);
+    if (slice.feed_sampled) return error("scores a token after what it sampled");
+    if (score.num_top < 0 || score.num_top > kMaxTopLogprobs)
+      return error("num_top of scores is ", score.num_top, "; it must be in [0, ", kMaxTopLogprobs,
+                   "]");
+    for (const TokenId token : score.targets) {
+      if (token < 0 || token >= limits.vocab_size)
+        return error("scored token ", token, " is outside [0, ", limits.vocab_size, ")");
+    }
+  }
   if (slice.start) {
     if (slice.feed_sampled) return error("a starting sequence has sampled nothing to feed");
     if (absl::Status status = Validate(slice.start->sampling, kMaxStepLogprobs); !status.ok())

@@ -106,19 +106,25 @@ RmsNorm Decoder::Norm(const Buffer& weight) const {
 absl::StatusOr<Matrix> Decoder::Forward(const StepBatch& batch, const KvPoolView& pool,
                                         const std::vector<int32_t>& row_ids) {
   OCTAVO_CHECK(batch.num_rows <= limits_.max_rows, "rows=", batch.num_rows);
-  OCTAVO_CHECK(static_cast<int64_t>(row_ids.size()) <= limits_.max_sampled,
-               "sampled=", row_ids.size());
   const ModelConfig& config = model_.config;
-  const int64_t sampled = static_cast<int64_t>(row_ids.size());
-  const Matrix logits = Rows(logits_, sampled, config.vocab_size);
-  if (batch.num_rows == 0) return logits;
+  rows_ = batch.num_rows;
+  if (rows_ == 0) return Rows(logits_, 0, config.vocab_size);
 
   const Matrix hidden = Rows(hidden_, batch.num_rows, config.hidden_size);
   OCTAVO_RETURN_IF_ERROR(
       backend_.Embed({model_.embedding.get(), batch.token_ids, config.embedding_scale, hidden}));
   for (int32_t layer = 0; layer < config.num_layers; ++layer)
     OCTAVO_RETURN_IF_ERROR(Layer(layer, batch, pool));
+  return Logits(row_ids);
+}
+
+absl::StatusOr<Matrix> Decoder::Logits(const std::vector<int32_t>& row_ids) {
+  const auto sampled = static_cast<int64_t>(row_ids.size());
+  OCTAVO_CHECK(sampled <= limits_.max_sampled, "sampled=", sampled);
+  const ModelConfig& config = model_.config;
+  const Matrix logits = Rows(logits_, sampled, config.vocab_size);
   if (sampled == 0) return logits;
+  const Matrix hidden = Rows(hidden_, rows_, config.hidden_size);
   OCTAVO_RETURN_IF_ERROR(backend_.Linear({model_.head.get(), Norm(model_.output_norm), hidden,
                                           row_ids.data(), Epilogue::kStore, logits}));
   if (config.logit_softcap > 0)

@@ -38,6 +38,10 @@ class Decoder {
   // ops.
   absl::StatusOr<Matrix> Forward(const StepBatch& batch, const KvPoolView& pool,
                                  const std::vector<int32_t>& row_ids);
+  // Logits of further rows of the batch that Forward had last, likewise; they take the place of
+  // those before. REQUIRES: at most max_sampled of them.
+  absl::StatusOr<Matrix> Logits(const std::vector<int32_t>& row_ids);
+  int32_t max_sampled() const { return limits_.max_sampled; }
 
  private:
   Decoder(Backend& backend, const Model& model, const DecoderLimits& limits);
@@ -52,6 +56,7 @@ class Decoder {
   Backend& backend_;
   const Model& model_;
   const DecoderLimits limits_;
+  int64_t rows_ = 0;  // of the last batch
   RopeTable rope_;
   RopeTable local_rope_;  // of layers with a window
   Buffer cos_sin_;        // [max_positions, rotary_dim / 2, 2]

@@ -18,6 +18,9 @@ absl::Status StepInputs::Build(const StepPlan& plan, const TableMirror& mirror) 
   sampled_row_ids_.clear();
   sample_rows_.clear();
   sampled_sequences_.clear();
+  scored_slices_.clear();
+  scored_row_ids_.clear();
+  score_rows_.clear();
   for (const SeqSlice& slice : plan.slices) {
     const MirroredSequence* sequence = mirror.Find(slice.sequence);
     OCTAVO_CHECK(sequence != nullptr, "sequence=", slice.sequence);
@@ -54,6 +57,7 @@ void StepInputs::AppendRows(const SeqSlice& slice, const MirroredSequence& seque
     token_ids_.insert(token_ids_.end(), slice.tokens.begin(), slice.tokens.end());
   for (int32_t position = slice.context_length; position < end; ++position)
     positions_.push_back(position);
+  if (slice.score) AppendScores(slice, rows.first_row);
   if (!slice.sample) return;
   sampled_row_ids_.push_back(rows.first_row + rows.num_rows - 1);
   sample_rows_.push_back({sequence.sampling, sequence.choice_index, end});
@@ -76,6 +80,18 @@ void StepInputs::AppendPlaces(const SequenceRows& rows, const MirroredSequence& 
   for (int32_t position = rows.context_length; position < end; ++position) {
     const int64_t block = blocks[int64_t{position / block_size} * groups];
     slots_.push_back(block * block_size + position % block_size);
+  }
+}
+
+void StepInputs::AppendScores(const SeqSlice& slice, int32_t first_row) {
+  const ScoreRows& score = *slice.score;
+  SampleRow row;
+  row.sampling.num_logprobs = score.num_top;
+  scored_slices_.push_back({slice.sequence, static_cast<int32_t>(score.targets.size())});
+  for (size_t i = 0; i < score.targets.size(); ++i) {
+    row.target = score.targets[i];
+    scored_row_ids_.push_back(first_row + score.first_row + static_cast<int32_t>(i));
+    score_rows_.push_back(row);
   }
 }
 

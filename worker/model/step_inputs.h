@@ -30,7 +30,17 @@ class StepInputs {
   const std::vector<SampleRow>& sample_rows() const { return sample_rows_; }
   const std::vector<SequenceId>& sampled_sequences() const { return sampled_sequences_; }
 
+  // Of the slices that score, in plan order: the rows, each with the token to report.
+  struct ScoredSlice {
+    SequenceId sequence = 0;
+    int32_t rows = 0;
+  };
+  const std::vector<ScoredSlice>& scored_slices() const { return scored_slices_; }
+  const std::vector<int32_t>& scored_row_ids() const { return scored_row_ids_; }
+  const std::vector<SampleRow>& score_rows() const { return score_rows_; }
+
  private:
+  void AppendScores(const SeqSlice& slice, int32_t first_row);
   void AppendRows(const SeqSlice& slice, const MirroredSequence& sequence, int32_t block_size);
   // The group's part of the table, and the slots of the rows.
   void AppendPlaces(const SequenceRows& rows, const MirroredSequence& sequence, int32_t group,
@@ -44,6 +54,9 @@ class StepInputs {
   std::vector<int32_t> sampled_row_ids_;
   std::vector<SampleRow> sample_rows_;
   std::vector<SequenceId> sampled_sequences_;
+  std::vector<ScoredSlice> scored_slices_;
+  std::vector<int32_t> scored_row_ids_;
+  std::vector<SampleRow> score_rows_;
 
   // Host sides and device sides of the arrays of batch_.
   std::vector<TokenId> token_ids_;

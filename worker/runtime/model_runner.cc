@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -129,7 +131,8 @@ absl::Status ModelRunner::Compute(const StepPlan& plan, StepResult* result) {
   OCTAVO_RETURN_IF_ERROR(inputs_->Build(plan, *mirror_));
   OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, decoder_->Forward(inputs_->batch(), pool_->view(),
                                                                  inputs_->sampled_row_ids()));
-  return Sample(logits, result);
+  OCTAVO_RETURN_IF_ERROR(Sample(logits, result));
+  return Score(result);
 }
 
 absl::Status ModelRunner::Sample(Matrix logits, StepResult* result) {
@@ -146,6 +149,35 @@ absl::Status ModelRunner::Sample(Matrix logits, StepResult* result) {
     mirror_->RecordSample(sequence, output.token,
                           static_cast<int32_t>(sample_params_.rows[i].position));
     result->samples.push_back({sequence, output.token, output.logprob, std::move(output.top)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelRunner::Score(StepResult* result) {
+  const std::vector<int32_t>& row_ids = inputs_->scored_row_ids();
+  std::vector<ScoredToken> scored;
+  scored.reserve(row_ids.size());
+  // As many rows at a time as the logits of a step have room for.
+  const auto most = static_cast<size_t>(decoder_->max_sampled());
+  for (size_t first = 0; first < row_ids.size(); first += most) {
+    const auto begin = static_cast<std::ptrdiff_t>(first);
+    const auto end = static_cast<std::ptrdiff_t>(std::min(first + most, row_ids.size()));
+    score_ids_.assign(row_ids.begin() + begin, row_ids.begin() + end);
+    OCTAVO_ASSIGN_OR_RETURN(sample_params_.logits, decoder_->Logits(score_ids_));
+    sample_params_.rows.assign(inputs_->score_rows().begin() + begin,
+                               inputs_->score_rows().begin() + end);
+    sample_params_.out = &sampled_;
+    OCTAVO_RETURN_IF_ERROR(backend_.Sample(sample_params_));
+    OCTAVO_RETURN_IF_ERROR(backend_.Synchronize());
+    for (SampleOutput& output : sampled_)
+      scored.push_back({output.token, output.logprob, std::move(output.top)});
+  }
+  auto next = scored.begin();
+  for (const StepInputs::ScoredSlice& slice : inputs_->scored_slices()) {
+    SliceScores& to = result->scores.emplace_back();
+    to.sequence = slice.sequence;
+    to.tokens.assign(std::make_move_iterator(next), std::make_move_iterator(next + slice.rows));
+    next += slice.rows;
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,8 @@ class ModelRunner {
   SwapQueue* swaps();
   absl::Status Compute(const StepPlan& plan, StepResult* result);
   absl::Status Sample(Matrix logits, StepResult* result);
+  // Known tokens, some rows of logits at a time.
+  absl::Status Score(StepResult* result);
 
   Backend& backend_;
   const Model& model_;
@@ -61,6 +63,7 @@ class ModelRunner {
   std::unique_ptr<StepInputs> inputs_;
   SampleParams sample_params_;         // reused
   std::vector<SampleOutput> sampled_;  // reused
+  std::vector<int32_t> score_ids_;     // reused
   absl::Mutex swaps_mutex_;
   std::unique_ptr<SwapQueue> swaps_
       ABSL_GUARDED_BY(swaps_mutex_);  // of pool_; only with host blocks

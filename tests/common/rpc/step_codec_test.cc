@@ -54,6 +54,13 @@ StepPlan RandomPlan(Random& random) {
       slice.forks.push_back({random.Wide(), static_cast<uint32_t>(random.Int(0, 99))});
     for (int r = random.Int(0, 2); r > 0; --r)
       slice.replaced.push_back({random.Int(0, 1000), random.Int(1, 1000000)});
+    if (!slice.feed_sampled && random.Int(0, 1) == 1) {
+      slice.score.emplace();
+      slice.score->first_row = random.Int(0, slice.num_tokens - 1);
+      slice.score->num_top = random.Int(0, kMaxTopLogprobs);
+      for (int t = random.Int(1, slice.num_tokens - slice.score->first_row); t > 0; --t)
+        slice.score->targets.push_back(random.Int(0, 50000));
+    }
     plan.slices.push_back(slice);
   }
   return plan;
@@ -88,6 +95,17 @@ TEST(StepCodec, RandomResultsSurviveTheWire) {
         sample.top.push_back({random.Int(0, 50000), -random.Unit()});
       result.samples.push_back(sample);
     }
+    for (int i = random.Int(0, 3); i > 0; --i) {
+      SliceScores& scores = result.scores.emplace_back();
+      scores.sequence = random.Wide();
+      for (int t = random.Int(1, 40); t > 0; --t) {
+        ScoredToken& token = scores.tokens.emplace_back();
+        token.token = random.Int(0, 50000);
+        token.logprob = -random.Unit();
+        for (int k = random.Int(0, kMaxTopLogprobs); k > 0; --k)
+          token.top.push_back({random.Int(0, 50000), -random.Unit()});
+      }
+    }
     worker::v1::StepResult message;
     EncodeResult(result, &message);
     const absl::StatusOr<StepResult> back = DecodeResult(message, {});
@@ -95,6 +113,7 @@ TEST(StepCodec, RandomResultsSurviveTheWire) {
     EXPECT_EQ(back->epoch, result.epoch);
     EXPECT_EQ(back->step, result.step);
     EXPECT_EQ(back->samples, result.samples);
+    EXPECT_EQ(back->scores, result.scores);
     EXPECT_EQ(back->compute_seconds, result.compute_seconds);
     EXPECT_EQ(back->swap_out_seconds, result.swap_out_seconds);
     EXPECT_EQ(back->swap_in_seconds, result.swap_in_seconds);
@@ -168,6 +187,23 @@ TEST(StepCodec, RefusesWhatBreaksAPlanWithValueAndLimit) {
   plan = ValidPlan();
   plan.mutable_slices(0)->mutable_start()->mutable_sampling()->set_temperature(-1);
   EXPECT_THAT(ErrorOf(plan), HasSubstr("temperature is -1"));
+}
+
+TEST(StepCodec, RefusesScoresOfRowsThatAreNotThere) {
+  const auto error = [](uint32_t first_row, std::vector<uint32_t> targets, uint32_t num_top) {
+    auto plan = ValidPlan();
+    auto* score = plan.mutable_slices(0)->mutable_score();
+    score->set_first_row(first_row);
+    score->mutable_targets()->Add(targets.begin(), targets.end());
+    score->set_num_top(num_top);
+    return ErrorOf(plan);
+  };
+  EXPECT_EQ(error(0, {6, 99}, 20), "accepted");
+  EXPECT_THAT(error(2, {6}, 0), HasSubstr("first scored row is 2; it must be between 0 and 1"));
+  EXPECT_EQ(error(1, {6, 7}, 0), "2 scored rows; the limit is 1");
+  EXPECT_THAT(error(0, {}, 0), HasSubstr("wants scores of 0 tokens"));
+  EXPECT_THAT(error(0, {100}, 0), HasSubstr("scored token is 100"));
+  EXPECT_THAT(error(0, {6}, 21), HasSubstr("num_top of scores is 21"));
 }
 
 TEST(StepCodec, RefusesForksAndReplacementsThatCannotBe) {

@@ -79,6 +79,12 @@ class Harness {
                            const std::map<SequenceId, TokenId>& tokens = {}) {
     StepResult result{.epoch = plan.epoch, .step = plan.step};
     for (const SeqSlice& slice : plan.slices) {
+      if (slice.score.has_value()) {
+        SliceScores& scores = result.scores.emplace_back();
+        scores.sequence = slice.sequence;
+        for (const TokenId target : slice.score->targets)
+          scores.tokens.push_back({target, -static_cast<float>(target), {}});
+      }
       if (!slice.sample) continue;
       const auto add = [&](SequenceId sequence) {
         const auto own = tokens.find(sequence);

@@ -5,6 +5,7 @@
 #include "common/rpc/grpc_status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/fake_model.h"
 #include "tests/scheduler/transport/hash_model.h"
 #include "tests/scheduler/transport/server_fixture.h"
 
@@ -102,6 +103,36 @@ TEST_F(ServerTest, ServesHundredsOfStreamsAtOnce) {
     EXPECT_EQ(answers[i].tokens, Expected(requests[i], static_cast<uint64_t>(i))) << i;
   }
   ExpectAllFree();
+}
+
+TEST_F(ServerTest, ScoresThePromptOnceBeforeTheFirstToken) {
+  flags_.max_prefill_chunk = 3;
+  StartReadyServer();
+  v1::GenerateRequest request = IdRequest({5, 6, 7, 8, 9, 10, 11}, 4);
+  request.mutable_sampling()->set_prompt_logprobs(2);
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, request);
+  v1::GenerateResponse message;
+  std::vector<v1::TokenLogprob> scores;
+  int tokens = 0;
+  while (reader->Read(&message)) {
+    EXPECT_TRUE(message.prompt_logprobs_size() == 0 || tokens == 0);
+    scores.insert(scores.end(), message.prompt_logprobs().begin(), message.prompt_logprobs().end());
+    tokens += message.token_ids_size();
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(tokens, 4);
+  Request asked;
+  asked.prompt = {5, 6, 7, 8, 9, 10, 11};
+  asked.prompt_logprobs = 2;
+  const std::vector<ScoredToken> expected = EvaluateScores(asked, 64);
+  ASSERT_EQ(scores.size(), expected.size());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    EXPECT_EQ(scores[i].token_id(), static_cast<uint32_t>(expected[i].token));
+    EXPECT_EQ(scores[i].logprob(), expected[i].logprob);
+    ASSERT_EQ(scores[i].top_size(), 2);
+    EXPECT_EQ(scores[i].top(1).token_id(), static_cast<uint32_t>(expected[i].top[1].token));
+  }
 }
 
 TEST_F(ServerTest, AdmissionShowsAsInitialMetadata) {

@@ -204,19 +204,28 @@ TEST(CheckServed, NamesEveryFieldOfALaterVersion) {
   sampling->set_frequency_penalty(0.5);
   sampling->set_presence_penalty(0.5);
   (*sampling->mutable_logit_bias())[1] = 1;
-  sampling->set_prompt_logprobs(0);
   sampling->set_min_tokens(1);
   sampling->set_typical_p(0.5);
   const absl::Status status = CheckServed(request);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   std::vector<std::string> names;
   for (const auto& violation : BadRequestOf(status)) names.push_back(violation.field);
-  EXPECT_THAT(names,
-              ::testing::ElementsAre(
-                  "sampling.stop", "sampling.stop_token_ids", "sampling.repetition_penalty",
-                  "sampling.frequency_penalty", "sampling.presence_penalty", "sampling.logit_bias",
-                  "sampling.prompt_logprobs", "sampling.min_tokens", "sampling.typical_p"));
+  EXPECT_THAT(names, ::testing::ElementsAre(
+                         "sampling.stop", "sampling.stop_token_ids", "sampling.repetition_penalty",
+                         "sampling.frequency_penalty", "sampling.presence_penalty",
+                         "sampling.logit_bias", "sampling.min_tokens", "sampling.typical_p"));
   for (const std::string& name : names) EXPECT_THAT(status.message(), HasSubstr(name));
+}
+
+TEST(TranslateRequest, TakesPromptLogprobsUpToTwenty) {
+  const ServedModel model = MakeHashModel();
+  v1::GenerateRequest request = Valid();
+  EXPECT_EQ(TranslateRequest(request, model, 1)->prompt_logprobs, -1);
+  request.mutable_sampling()->set_prompt_logprobs(0);
+  EXPECT_EQ(TranslateRequest(request, model, 1)->prompt_logprobs, 0);
+  request.mutable_sampling()->set_prompt_logprobs(21);
+  EXPECT_THAT(std::string(TranslateRequest(request, model, 1).status().message()),
+              HasSubstr("is 21; it must be at most 20"));
 }
 
 TEST(CheckServed, NeutralValuesAskForNothing) {

@@ -311,5 +311,23 @@ TEST(Sampler, RefusesRowsThatDoNotMatch) {
   EXPECT_EQ(sampler.Run(params).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(RowSampler, ReportsATargetInsteadOfChoosing) {
+  const std::vector<float> logits = RandomLogits(1000, 3, 8);
+  RowSampler sampler;
+  SampleRow row;
+  row.sampling.num_logprobs = 2;
+  row.target = 777;
+  const SampleOutput output = sampler.Sample(logits, row).value();
+  EXPECT_EQ(output.token, 777);
+  double total = 0;
+  for (const float logit : logits) total += std::exp(double{logit});
+  EXPECT_NEAR(output.logprob, double{logits[777]} - std::log(total), 1e-5);
+  row.sampling.temperature = 0;
+  row.target = -1;
+  const SampleOutput greedy = sampler.Sample(logits, row).value();
+  EXPECT_EQ(output.top, greedy.top);
+  EXPECT_EQ(greedy.token, greedy.top[0].token);
+}
+
 }  // namespace
 }  // namespace octavo

@@ -52,6 +52,11 @@ StepPlan Plan(std::vector<SeqSlice> slices, std::vector<SequenceId> dropped = {}
   return plan;
 }
 
+SeqSlice Scoring(SeqSlice slice, ScoreRows score) {
+  slice.score = std::move(score);
+  return slice;
+}
+
 class TableMirrorTest : public testing::Test {
  protected:
   void Expect(const StepPlan& plan, absl::StatusCode code, const std::string& text) {
@@ -243,6 +248,18 @@ TEST_F(TableMirrorTest, RefusesSwapsThatCannotBe) {  // swap.1, step.4
   ExpectInvalid(plan, "block 8 is swapped and the target of a copy");
   plan.copies.clear();
   EXPECT_TRUE(mirror_.Apply(plan).ok());
+}
+
+TEST_F(TableMirrorTest, RefusesScoresOfRowsThatAreNotThere) {
+  const auto plan = [](ScoreRows score) { return Plan({Scoring(Start(1, {5, 6}, {1}), score)}); };
+  ExpectInvalid(plan({0, {1, 2, 3}, 0}), "scores 3 rows from row 0 on; the slice has 2");
+  ExpectInvalid(plan({2, {1}, 0}), "scores 1 rows from row 2 on");
+  ExpectInvalid(plan({-1, {1}, 0}), "from row -1 on");
+  ExpectInvalid(plan({0, {}, 0}), "scores 0 rows");
+  ExpectInvalid(plan({0, {100}, 0}), "scored token 100 is outside [0, 100)");
+  ExpectInvalid(plan({0, {1}, 21}), "num_top of scores is 21");
+  EXPECT_TRUE(mirror_.Apply(plan({1, {1}, 20})).ok());
+  ExpectInvalid(Plan({Scoring(Feed(1, 2), {0, {1}, 0})}), "after what it sampled");
 }
 
 // Rows of two blocks: a group that sees all, one that sees 6 tokens (kv.7).

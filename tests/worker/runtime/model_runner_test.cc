@@ -1,5 +1,6 @@
 #include "worker/runtime/model_runner.h"
 
+#include <algorithm>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -180,6 +181,54 @@ TEST_F(ModelRunnerTest, SwapsNeedHostBlocks) {
   plan.swap_ins = {{3, 1}};
   EXPECT_THAT(std::string(runner_.Execute(plan).status().message()),
               HasSubstr("host block 1 is outside [1, 0]"));
+}
+
+// Position by position: what sampling reports of the token that was fed next.
+TEST_F(ModelRunnerTest, ScoresOfAChunkAreThoseOfOneTokenAtATime) {  // det.2
+  const std::vector<TokenId> prompt = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110};
+  const auto plan = [&](StepId step, int32_t first, int32_t rows) {
+    StepPlan made = PrefillPlan(1, step);
+    SeqSlice& slice = made.slices[0];
+    if (first > 0) slice.start.reset();
+    slice.context_length = first;
+    slice.num_tokens = rows;
+    slice.tokens.assign(prompt.begin() + first, prompt.begin() + first + rows);
+    slice.new_blocks = first == 0 ? std::vector<BlockId>{2, 3} : std::vector<BlockId>{};
+    slice.sample = first + rows == static_cast<int32_t>(prompt.size());
+    const int32_t scored = std::min<int32_t>(rows, static_cast<int32_t>(prompt.size()) - 1 - first);
+    if (scored > 0)
+      slice.score =
+          ScoreRows{0, {prompt.begin() + first + 1, prompt.begin() + first + 1 + scored}, 3};
+    return made;
+  };
+  const auto run = [&](int32_t chunk, int32_t max_num_seqs) {
+    WorkerConfig config = TinyConfig(1);
+    config.max_num_seqs = max_num_seqs;  // rows of logits at a time
+    EXPECT_TRUE(runner_.Configure(config).ok());
+    std::vector<ScoredToken> scores;
+    StepId step = 0;
+    for (int32_t first = 0; first < static_cast<int32_t>(prompt.size()); first += chunk) {
+      const int32_t rows = std::min(chunk, static_cast<int32_t>(prompt.size()) - first);
+      const absl::StatusOr<StepResult> result = runner_.Execute(plan(++step, first, rows));
+      EXPECT_TRUE(result.ok()) << result.status();
+      for (const SliceScores& slice : result->scores) {
+        EXPECT_EQ(slice.sequence, 7u);
+        scores.insert(scores.end(), slice.tokens.begin(), slice.tokens.end());
+      }
+    }
+    return scores;
+  };
+  const std::vector<ScoredToken> one = run(1, 4);
+  ASSERT_EQ(one.size(), prompt.size() - 1);
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].token, prompt[i + 1]);
+    EXPECT_LT(one[i].logprob, 0);
+    EXPECT_EQ(one[i].top.size(), 3u);
+    EXPECT_GE(one[i].top[0].logprob, one[i].logprob);
+  }
+  EXPECT_EQ(run(11, 4), one);
+  EXPECT_EQ(run(11, 1), one);
+  EXPECT_EQ(run(4, 3), one);
 }
 
 TEST_F(ModelRunnerTest, AnEmptyPlanIsAStepWithoutSamples) {

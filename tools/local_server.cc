@@ -1,0 +1,23 @@
+#include "tools/local_server.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/status_macros.h"
+#include "worker/runtime/local_executor.h"
+
+namespace octavo::tools {
+
+absl::StatusOr<std::unique_ptr<SchedulerServer>> StartLocalServer(const SchedulerFlags& scheduler,
+                                                                  WorkerFlags worker) {
+  worker.model_path = scheduler.model_path;
+  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(scheduler.model_path));
+  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<LocalExecutor> executor,
+                          LocalExecutor::Create(ExecutorOptions(worker, "in-process")));
+  executor->BeginLoad();
+  std::vector<std::unique_ptr<Executor>> executors;
+  executors.push_back(std::move(executor));
+  return SchedulerServer::Start(scheduler, std::move(model), std::move(executors));
+}
+
+}  // namespace octavo::tools
