@@ -42,8 +42,10 @@ GenerateReactor::GenerateReactor(const GenerateContext& context, grpc::CallbackS
       request_id_(request->request_id().empty() ? absl::StrCat("gen-", absl::Hex(RandomBits()))
                                                 : request->request_id()) {}
 
-GenerateReactor::~GenerateReactor() {
-  if (registered_) context_.registry->Remove(request_id_);
+GenerateReactor::~GenerateReactor() { Unregister(); }
+
+void GenerateReactor::Unregister() {
+  if (std::exchange(registered_, false)) context_.registry->Remove(request_id_);
 }
 
 void GenerateReactor::Prepare() {
@@ -130,6 +132,7 @@ void GenerateReactor::Pump() {
   messages_.pop_front();
   if (ended_ && messages_.empty()) {
     finished_ = true;
+    Unregister();
     StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
     return;
   }
@@ -139,6 +142,7 @@ void GenerateReactor::Pump() {
 
 void GenerateReactor::End(const absl::Status& status) {
   if (std::exchange(finished_, true)) return;
+  Unregister();
   Finish(FinishStatus(status, call_));
 }
 

@@ -57,6 +57,8 @@ class GenerateReactor : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   void Prepare();  // on the task pool
   void OnEvents();
   void Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Before the client can see the end, so that it never finds an ended request.
+  void Unregister();
   void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndCancelled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

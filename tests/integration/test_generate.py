@@ -106,7 +106,7 @@ class Generate(unittest.TestCase):
 
     def test_fields_of_later_versions_are_refused_by_name(self):
         sets = {"repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1,
-                "prompt_logprobs": 1, "min_tokens": 1, "typical_p": 0.5}
+                "min_tokens": 1, "typical_p": 0.5}
         requests = []
         for name, value in sets.items():
             request = self.text()
