@@ -194,7 +194,8 @@ class Sharing(unittest.TestCase):
 
 class Pressure(unittest.TestCase):
     def test_counters_follow_evictions_preemptions_and_waiting(self):
-        with Service(["--max-model-len", "512", "--num-gpu-blocks-override", "40", "--kv-watermark", "0"]) as service:
+        with Service(["--max-model-len", "512", "--num-gpu-blocks-override", "40", "--kv-watermark", "0",
+                      "--preemption-mode", "recompute"]) as service:
             counters = Counters(service)
             ask = lambda ids, n: service.generation.Generate(greedy_request(ids, n), timeout=120)  # noqa: E731
             collect(ask(tokens(1, 330), 1))  # 20 full blocks stay cached
