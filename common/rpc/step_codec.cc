@@ -89,8 +89,11 @@ absl::StatusOr<SeqSlice> DecodeSlice(const worker::v1::SeqSlice& message,
   }
   OCTAVO_RETURN_IF_ERROR(CountWithin("new blocks", message.new_blocks_size(), limits.num_blocks));
   slice.new_blocks.reserve(message.new_blocks_size());
+  // The padding block stands for what a group with a window does not hold (kv.7); the table mirror
+  // knows which groups those are.
   for (const uint32_t block : message.new_blocks()) {
-    OCTAVO_ASSIGN_OR_RETURN(const BlockId id, InRange("block id", block, 1, limits.num_blocks));
+    OCTAVO_ASSIGN_OR_RETURN(const BlockId id,
+                            InRange("block id", block, kPaddingBlock, limits.num_blocks));
     slice.new_blocks.push_back(id);
   }
   OCTAVO_RETURN_IF_ERROR(DecodeSharing(message, limits, &slice));
