@@ -24,6 +24,7 @@ void Answer::Add(const v1::GenerateResponse& response) {
     prompt_logprobs_.push_back(LogprobJson(logprob));
   if (response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED)
     choice.finish_reason = response.finish_reason();
+  if (response.has_score()) choice.score = response.score();
   if (response.has_usage()) usage_ = response.usage();
 }
 
@@ -35,6 +36,7 @@ nlohmann::json Answer::ToJson() const {
                              {"text", choice.text},
                              {"finish_reason", FinishReasonName(choice.finish_reason)}};
     if (!choice.logprobs.empty()) output["logprobs"] = choice.logprobs;
+    if (choice.score.has_value()) output["score"] = *choice.score;
     outputs.push_back(std::move(output));
   }
   nlohmann::json json = {{"outputs", std::move(outputs)},

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,9 @@ class Answer {
  public:
   void Add(const v1::GenerateResponse& response);
 
-  // {"outputs": [{"index", "token_ids", "text", "finish_reason", "logprobs"}], "prompt_tokens",
-  //  "cached_tokens", "preemptions", "seed", "prompt_logprobs"}; log-probabilities only when the
-  //  server sent them.
+  // {"outputs": [{"index", "token_ids", "text", "finish_reason", "logprobs", "score"}],
+  //  "prompt_tokens", "cached_tokens", "preemptions", "seed", "prompt_logprobs"};
+  //  log-probabilities and scores only when the server sent them.
   nlohmann::json ToJson() const;
   std::map<uint32_t, std::string> Texts() const;  // by choice
   uint32_t generated_tokens() const;              // of all choices
@@ -30,6 +31,7 @@ class Answer {
     std::string text;
     nlohmann::json logprobs = nlohmann::json::array();
     v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;
+    std::optional<double> score;
   };
   std::map<uint32_t, Choice> choices_;
   nlohmann::json prompt_logprobs_ = nlohmann::json::array();

@@ -234,8 +234,11 @@ CommandBody AddBatchCommand(CLI::App& app) {
   app.footer(
       "A line: {\"id\", \"prompt\" | \"prompt_token_ids\" | \"messages\", \"max_tokens\", "
       "\"temperature\", \"top_p\",\n\"top_k\", \"min_p\", \"seed\", \"n\", \"best_of\", "
-      "\"ignore_eos\", \"logprobs\", \"cache_salt\", \"prefix_cache\", ...}. Its answer, as soon "
-      "as it is there:\n{\"id\", \"outputs\": [{\"index\", "
+      "\"ignore_eos\", \"logprobs\", \"cache_salt\", \"prefix_cache\", ...}. With "
+      "\"use_beam_search\": true, \"beam_width\" (1 to 32),\n\"length_penalty\" (default 1) and "
+      "\"early_stopping\" (true, false or \"never\"; default false) it is a beam search:\nits "
+      "outputs come best first, each with a \"score\"; \"n\" limits how many (default: all "
+      "beams).\nIts answer, as soon as it is there:\n{\"id\", \"outputs\": [{\"index\", "
       "\"token_ids\", \"text\", \"finish_reason\", \"logprobs\"}], \"prompt_tokens\",\n"
       "\"cached_tokens\", \"preemptions\"} or {\"id\", \"error\": {\"code\", \"message\"}}. "
       "Exit status 0 when every line was answered or refused.");

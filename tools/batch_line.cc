@@ -112,6 +112,38 @@ Reader String(const char* field, Setter setter) {
   };
 }
 
+absl::Status ReadEarlyStopping(const Json& value, v1::GenerateRequest* request) {
+  v1::BeamSearch* beams = request->mutable_beam_search();
+  if (value.is_boolean()) {
+    beams->set_early_stopping(value.get<bool>() ? v1::EARLY_STOPPING_TRUE
+                                                : v1::EARLY_STOPPING_FALSE);
+  } else if (value == "never") {
+    beams->set_early_stopping(v1::EARLY_STOPPING_NEVER);
+  } else {
+    return Wrong("early_stopping", "true, false or \"never\"", value);
+  }
+  return absl::OkStatus();
+}
+
+// Without a beam search its parameters must ask for nothing.
+absl::Status CheckBeams(const Json& json, v1::GenerateRequest* request) {
+  if (!request->has_beam_search()) return absl::OkStatus();
+  if (json.contains("use_beam_search") && json["use_beam_search"] == true) {
+    if (request->beam_search().width() > 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("use_beam_search is true; it needs a beam_width, in [1, 32]");
+  }
+  const v1::BeamSearch& beams = request->beam_search();
+  const auto refuse = [&json](const char* field) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, " is ", json[field].dump(), "; it is of no use unless use_beam_search is true"));
+  };
+  if (beams.width() > 1) return refuse("beam_width");
+  if (beams.has_length_penalty() && beams.length_penalty() != 1) return refuse("length_penalty");
+  if (beams.early_stopping() != v1::EARLY_STOPPING_FALSE) return refuse("early_stopping");
+  request->clear_beam_search();
+  return absl::OkStatus();
+}
+
 const std::map<std::string, Reader>& Readers() {
   using Request = v1::GenerateRequest;
   using Sampling = v1::SamplingParams;
@@ -160,6 +192,19 @@ const std::map<std::string, Reader>& Readers() {
        Float("presence_penalty", [](Sampling* s, float v) { s->set_presence_penalty(v); })},
       {"ignore_eos", Bool("ignore_eos", [](Request* r, bool v) { r->set_ignore_eos(v); })},
       {"parse_special", Bool("parse_special", [](Request* r, bool v) { r->set_parse_special(v); })},
+      {"use_beam_search", Bool("use_beam_search",
+                               [](Request* r, bool v) {
+                                 if (v) r->mutable_beam_search();
+                               })},
+      {"beam_width", Uint("beam_width",
+                          [](Request* r, uint64_t v) { r->mutable_beam_search()->set_width(v); })},
+      {"length_penalty",
+       [](const Json& value, Request* request) {
+         if (!value.is_number()) return Wrong("length_penalty", "a number", value);
+         request->mutable_beam_search()->set_length_penalty(value.get<double>());
+         return absl::OkStatus();
+       }},
+      {"early_stopping", ReadEarlyStopping},
       {"priority",
        [](const Json& value, Request* request) {
          if (!value.is_number_integer() || value.get<int64_t>() < INT32_MIN ||
@@ -190,9 +235,7 @@ const std::map<std::string, Reader>& Readers() {
 
 // Served by later versions; named here so that a batch is never answered as if they were absent.
 const std::set<std::string>& Reserved() {
-  static const auto* reserved =
-      new std::set<std::string>{"use_beam_search", "beam_width", "length_penalty",
-                                "early_stopping",  "logit_bias", "response_format"};
+  static const auto* reserved = new std::set<std::string>{"logit_bias", "response_format"};
   return *reserved;
 }
 
@@ -211,7 +254,7 @@ absl::Status ReadFields(const Json& json, v1::GenerateRequest* request) {
   if (inputs != 1)
     return absl::InvalidArgumentError(
         absl::StrCat("a line needs one of prompt, prompt_token_ids and messages; it has ", inputs));
-  return absl::OkStatus();
+  return CheckBeams(json, request);
 }
 
 }  // namespace

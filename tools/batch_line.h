@@ -17,7 +17,8 @@ struct BatchLine {
 };
 
 // Reads {"id", "prompt" | "prompt_token_ids" | "messages", "max_tokens", "temperature", "top_p",
-// "top_k", "min_p", "n", "seed", "ignore_eos", "stop", "logprobs", ...}. `number` counts from 1.
+// "top_k", "min_p", "n", "seed", "ignore_eos", "stop", "logprobs", "use_beam_search", "beam_width",
+// "length_penalty", "early_stopping", ...}. `number` counts from 1.
 // A field that is unknown, or that the wire has no place for yet, is an error naming it.
 BatchLine ParseBatchLine(absl::string_view text, int64_t number);
 

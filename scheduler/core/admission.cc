@@ -36,6 +36,10 @@ absl::Status CheckBeams(const SchedulerConfig& config, const Request& request) {
                      "have a window of ",
                      config.group_windows.back(), " tokens"));
   }
+  if (request.prompt_logprobs >= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_logprobs is ", request.prompt_logprobs,
+                                                   "; with a beam search there are none"));
+  }
   if (width > config.vocab_size) {
     return absl::InvalidArgumentError(absl::StrCat("beam width is ", width, "; the vocabulary has ",
                                                    config.vocab_size, " tokens"));

@@ -42,7 +42,8 @@ void StreamTable::Deliver(TokenEvent event, absl::Time now) {
   if (event.token.has_value()) {
     absl::Time& last = live.last_tokens.at(static_cast<size_t>(event.choice_index));
     if (last != absl::InfiniteFuture()) {
-      latencies_->inter_token.Observe(absl::ToDoubleSeconds(now - last));
+      // Those of a beam search come at once: there is no time between them.
+      if (now > last) latencies_->inter_token.Observe(absl::ToDoubleSeconds(now - last));
     } else if (live.times.first_token == absl::InfiniteFuture()) {
       live.times.first_token = now;
       latencies_->first_token.Observe(absl::ToDoubleSeconds(now - live.times.arrival));

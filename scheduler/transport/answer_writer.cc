@@ -37,7 +37,10 @@ double SecondsBetween(absl::Time from, absl::Time to) {
 
 AnswerWriter::AnswerWriter(const Tokenizer* tokenizer, std::string request_id, uint64_t seed,
                            const AnswerShape& shape)
-    : request_id_(std::move(request_id)), seed_(seed), logprobs_(shape.logprobs) {
+    : request_id_(std::move(request_id)),
+      seed_(seed),
+      logprobs_(shape.logprobs),
+      scores_(shape.scores) {
   decoders_.reserve(static_cast<size_t>(shape.choices));
   for (int32_t i = 0; i < shape.choices; ++i)
     decoders_.emplace_back(tokenizer, /*skip_special=*/true);
@@ -88,6 +91,7 @@ void AnswerWriter::WriteEnd(const TokenEvent& event, const StreamTimes& times,
                             v1::GenerateResponse* message) {
   message->mutable_text()->append(decoders_[event.choice_index].Finish());
   message->set_finish_reason(ToProto(*event.finish));
+  if (scores_ && event.finish != FinishReason::kAbort) message->set_score(event.score);
   v1::Usage* usage = message->mutable_usage();
   usage->set_prompt_tokens(static_cast<uint32_t>(event.prompt_tokens));
   usage->set_cached_tokens(static_cast<uint32_t>(event.cached_tokens));

@@ -22,6 +22,7 @@ struct AnswerShape {
   int32_t choices = 1;    // returned
   int32_t generated = 1;  // choices of which those are the best
   bool logprobs = false;  // whether the client asked for them
+  bool scores = false;    // of the hypotheses of a beam search
 };
 
 // One thread at a time.
@@ -50,6 +51,7 @@ class AnswerWriter {
   const std::string request_id_;
   const uint64_t seed_;
   const bool logprobs_;
+  const bool scores_;
   std::vector<StreamDecoder> decoders_;  // by choice
   std::optional<BestOf> best_of_;
 };

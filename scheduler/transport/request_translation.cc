@@ -10,6 +10,7 @@
 #include "common/rpc/error_details.h"
 #include "common/status_macros.h"
 #include "google/protobuf/unknown_field_set.h"
+#include "scheduler/transport/beam_translation.h"
 
 namespace octavo {
 namespace {
@@ -134,6 +135,7 @@ absl::Status CheckServed(const v1::GenerateRequest& request) {
             sampling.typical_p());
   NoteUnknown(request, "", &unserved);
   NoteUnknown(sampling, "sampling ", &unserved);
+  NoteUnknown(request.beam_search(), "beam_search ", &unserved);
   NoteUnknown(request.chat(), "chat ", &unserved);
   for (const v1::ChatMessage& message : request.chat().messages())
     NoteUnknown(message, "chat.messages ", &unserved);
@@ -192,6 +194,7 @@ absl::StatusOr<Request> TranslateRequest(const v1::GenerateRequest& request,
   // The best ones are found by their log-probabilities.
   if (shape.generated > shape.choices)
     to.sampling.num_logprobs = std::max(0, to.sampling.num_logprobs);
+  OCTAVO_RETURN_IF_ERROR(TranslateBeams(request, model.max_choices, &to));
   to.cache_salt = request.cache_salt();
   to.prefix_cache = !request.has_prefix_cache() || request.prefix_cache();
   return to;
@@ -203,6 +206,11 @@ AnswerShape ShapeOf(const v1::GenerateRequest& request) {
   shape.choices = sampling.has_n() ? static_cast<int32_t>(sampling.n()) : 1;
   shape.generated =
       sampling.has_best_of() ? static_cast<int32_t>(sampling.best_of()) : shape.choices;
+  if (request.has_beam_search()) {
+    if (!sampling.has_n()) shape.choices = static_cast<int32_t>(request.beam_search().width());
+    shape.generated = shape.choices;
+    shape.scores = true;
+  }
   shape.logprobs = sampling.has_logprobs();
   return shape;
 }

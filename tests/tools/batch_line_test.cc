@@ -63,10 +63,39 @@ TEST(BatchLine, NamesWhatIsWrong) {
   }
 }
 
+TEST(BatchLine, CarriesABeamSearch) {
+  const auto parse = [](const std::string& fields) {
+    return ParseBatchLine("{\"prompt\": \"a\", " + fields + "}", 1);
+  };
+  BatchLine line = parse(R"("use_beam_search": true, "beam_width": 4, "length_penalty": -0.5,
+                            "early_stopping": "never", "n": 2)");
+  ASSERT_TRUE(line.error.ok()) << line.error;
+  EXPECT_EQ(line.request.beam_search().width(), 4u);
+  EXPECT_EQ(line.request.beam_search().length_penalty(), -0.5);
+  EXPECT_EQ(line.request.beam_search().early_stopping(), v1::EARLY_STOPPING_NEVER);
+  EXPECT_EQ(line.request.sampling().n(), 2u);
+  line = parse(R"("use_beam_search": true, "beam_width": 4, "early_stopping": true)");
+  EXPECT_EQ(line.request.beam_search().early_stopping(), v1::EARLY_STOPPING_TRUE);
+  // What a client sends that always names every field.
+  line = parse(R"("use_beam_search": false, "length_penalty": 1.0, "early_stopping": false)");
+  EXPECT_TRUE(line.error.ok()) << line.error;
+  EXPECT_FALSE(line.request.has_beam_search());
+  const auto refusal = [&](const std::string& fields) {
+    return std::string(parse(fields).error.message());
+  };
+  EXPECT_THAT(refusal(R"("beam_width": 4)"), HasSubstr("beam_width is 4"));
+  EXPECT_THAT(refusal(R"("use_beam_search": false, "length_penalty": 2)"),
+              HasSubstr("length_penalty is 2"));
+  EXPECT_THAT(refusal(R"("use_beam_search": true)"), HasSubstr("needs a beam_width"));
+  EXPECT_THAT(refusal(R"("use_beam_search": 1, "beam_width": 4)"), HasSubstr("true or false"));
+  EXPECT_THAT(refusal(R"("use_beam_search": true, "beam_width": 4, "early_stopping": "no")"),
+              HasSubstr("true, false or"));
+}
+
 TEST(BatchLine, RefusesFieldsOfLaterVersionsByName) {
-  const BatchLine line = ParseBatchLine(R"({"prompt": "a", "use_beam_search": true})", 1);
+  const BatchLine line = ParseBatchLine(R"({"prompt": "a", "logit_bias": {}})", 1);
   EXPECT_EQ(line.error.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(line.error.message()), HasSubstr("use_beam_search"));
+  EXPECT_THAT(std::string(line.error.message()), HasSubstr("logit_bias"));
 }
 
 }  // namespace

@@ -192,6 +192,26 @@ TEST_F(SchedulerBeams, AfterAResetTheyAreComputedAgainAndShareWhatTheyHaveInComm
   EXPECT_THAT(Harness::Sequences(Step()), ElementsAre(1, 2));
 }
 
+TEST(SchedulerBeamsPrefix, WhatAChildSaysIsFoundByTheNextTurn) {
+  SchedulerConfig config = SmallConfig();
+  config.prefix_cache = true;
+  Harness harness(config);
+  harness.Add(Beams(1, 6, 2, 8));
+  std::vector<TokenEvent> events;
+  while (!harness.scheduler.idle()) {
+    const StepPlan plan = *harness.Schedule();
+    harness.in_flight.pop_front();
+    events = harness.scheduler.Commit(AnswerBeams(plan, {}));
+  }
+  Request next = MakeRequest(2, 6, 1);
+  for (const TokenEvent& event : events) {
+    if (event.choice_index == 1) next.prompt.push_back(*event.token);  // not of the first sequence
+  }
+  ASSERT_THAT(next.prompt, SizeIs(14));
+  harness.Add(next);
+  EXPECT_EQ(harness.Schedule()->slices[0].context_length, 12);
+}
+
 TEST_F(SchedulerBeams, AnAbortEndsEveryHypothesis) {
   harness_.Add(Beams(1, 5, 3, 9));
   Step();
