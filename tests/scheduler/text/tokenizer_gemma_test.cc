@@ -1,16 +1,15 @@
 // Gemma 3's vocabulary against sentencepiece's ids (make_gemma3_tokenize.py). Opt-in: the model is
 // a download of 253 MB under terms of its own.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/checkpoint.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/text/tokenizer.h"
+#include "tests/scheduler/text/open_tokenizer.h"
 
 namespace octavo {
 namespace {
@@ -20,14 +19,10 @@ using Json = nlohmann::json;
 class TokenizerGemma : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* const set = std::getenv("OCTAVO_GEMMA_MODEL");
-    const std::string path =
-        set != nullptr ? set : OCTAVO_SOURCE_DIR "/build/models/gemma-3-270m-q4_k_m.gguf";
+    const std::string path = ModelPath("OCTAVO_GEMMA_MODEL", "gemma-3-270m-q4_k_m.gguf");
     if (!std::filesystem::exists(path))
       GTEST_SKIP() << path << " is missing: tools/fetch_model.sh --model gemma3-270m";
-    const auto checkpoint = Checkpoint::Open(path);
-    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-    auto tokenizer = Tokenizer::Create((*checkpoint)->tokenizer());
+    auto tokenizer = OpenTokenizer(path);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     tokenizer_ = *std::move(tokenizer);
   }

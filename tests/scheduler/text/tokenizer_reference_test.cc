@@ -1,5 +1,4 @@
 // The real model's tokenizer against the reference cases (tests/data/reference/tokenize.jsonl).
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -7,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/checkpoint.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/text/stream_decoder.h"
 #include "scheduler/text/tokenizer.h"
+#include "tests/scheduler/text/open_tokenizer.h"
 
 namespace octavo {
 namespace {
@@ -21,14 +20,9 @@ using Json = nlohmann::json;
 class TokenizerReference : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* const override_path = std::getenv("OCTAVO_MODEL");
-    const std::string path = override_path != nullptr ? override_path
-                                                      : OCTAVO_SOURCE_DIR
-                                 "/build/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+    const std::string path = ModelPath("OCTAVO_MODEL", "SmolLM2-135M-Instruct.Q4_1.gguf");
     ASSERT_TRUE(std::filesystem::exists(path)) << path << " is missing: run tools/fetch_model.sh";
-    const auto checkpoint = Checkpoint::Open(path);
-    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-    auto tokenizer = Tokenizer::Create((*checkpoint)->tokenizer());
+    auto tokenizer = OpenTokenizer(path);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     tokenizer_ = *std::move(tokenizer);
   }
