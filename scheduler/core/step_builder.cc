@@ -43,8 +43,8 @@ void StepBuilder::Build(StepPlan* plan, InFlightStep* record) {
 
 void StepBuilder::Decode(SequenceState* choice) {
   std::vector<BlockId> new_blocks;
-  std::vector<CopyOnWrite> copies;
-  if (!ReserveForDecode(choice, &new_blocks, &copies)) {
+  copies_.clear();
+  if (!ReserveForDecode(choice, &new_blocks, &copies_)) {
     short_of_blocks_ = true;
     return;
   }
@@ -54,12 +54,12 @@ void StepBuilder::Decode(SequenceState* choice) {
   } else {
     slice.tokens.push_back(choice->tokens.back());
   }
-  for (const CopyOnWrite& copy : copies) {
+  for (const CopyOnWrite& copy : copies_) {
     if (copy.copy.source != kPaddingBlock) plan_->copies.push_back(copy.copy);
   }
   if (!choice->started) return Begin(choice, &slice);
   slice.new_blocks = std::move(new_blocks);
-  for (const CopyOnWrite& copy : copies) slice.replaced.push_back({copy.index, copy.copy.target});
+  for (const CopyOnWrite& copy : copies_) slice.replaced.push_back({copy.index, copy.copy.target});
 }
 
 void StepBuilder::Begin(SequenceState* choice, SeqSlice* slice) {
@@ -242,7 +242,13 @@ SeqSlice& StepBuilder::AddSlice(SequenceState* choice, int32_t num_tokens, bool 
   slice.sample = sample;
   state_.kv.Fill(choice->table, choice->computed, int64_t{choice->computed} + num_tokens);
   choice->computed += num_tokens;
-  if (choice == request->source) ComputeSource(request);
+  if (choice == request->source) {
+    if (request->choices.size() > 1) {
+      ComputeSource(request);
+    } else {
+      request->source_computed = choice->computed;
+    }
+  }
   request->last_step = record_->step;
   ++request->uncommitted_slices;
   if (sample) {

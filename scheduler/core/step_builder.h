@@ -101,10 +101,11 @@ class StepBuilder {
   std::vector<VictimCandidate>& candidates_;
   StepPlan* plan_ = nullptr;
   InFlightStep* record_ = nullptr;
-  int32_t budget_;                // tokens left
-  bool short_of_blocks_ = false;  // someone was preempted or sat out: nothing new starts
-  int64_t ending_blocks_ = -1;    // of sequences that end in steps in flight; -1: not counted yet
-  int64_t promised_ = 0;          // coming blocks that sequences sitting out wait for
+  std::vector<CopyOnWrite> copies_;  // of one decode, scratch
+  int32_t budget_;                   // tokens left
+  bool short_of_blocks_ = false;     // someone was preempted or sat out: nothing new starts
+  int64_t ending_blocks_ = -1;  // of sequences that end in steps in flight; -1: not counted yet
+  int64_t promised_ = 0;        // coming blocks that sequences sitting out wait for
 };
 
 }  // namespace octavo

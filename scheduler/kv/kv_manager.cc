@@ -228,13 +228,14 @@ bool KvManager::ReserveToWrite(BlockTable* table, int64_t position, BlockTable* 
 }
 
 void KvManager::Fill(const BlockTable& table, int64_t from, int64_t to) {
-  for (int64_t row = from / block_size_; row * block_size_ < to; ++row) {
+  int64_t row = from / block_size_;
+  const BlockId* block = table.blocks_.data() + row * num_groups_;
+  for (; row * block_size_ < to; ++row) {
     const int32_t now =
         static_cast<int32_t>(std::min<int64_t>(block_size_, to - row * block_size_));
-    for (int64_t group = 0; group < num_groups_; ++group) {
-      const BlockId block = table.blocks_[At(row, group)];
-      int32_t& filled = filled_[block];
-      if (block == kPaddingBlock || now <= filled) continue;
+    for (const BlockId* const end = block + num_groups_; block < end; ++block) {
+      int32_t& filled = filled_[*block];
+      if (now <= filled || *block == kPaddingBlock) continue;
       filled_slots_ += now - filled;
       filled = now;
     }
