@@ -16,12 +16,12 @@ CoreState::CoreState(const SchedulerConfig& c)
       queues(static_cast<size_t>(MaxRunning(c))),
       producers(c.block_size) {}
 
-void CoreState::DropTable(SequenceState* choice) {
+void CoreState::DropTable(SequenceState* choice, bool ended) {
   producers.Remove(choice);
   if (choice->started) dropped.push_back(choice->id);
   // By the request's last step: one of another choice may copy out of a block of this one, and one
   // that swaps them out names no table.
-  kv.Release(&choice->table, choice->request->last_step);
+  kv.Release(&choice->table, choice->request->last_step, ended);
   choice->computed = 0;
   choice->awaits = 0;
   choice->started = false;

@@ -49,8 +49,8 @@ struct CoreState {
   void Preempt(RequestState* request, StepPlan* plan);
   // The workers' copies of what a waiting request had are of no use to it any more.
   void ForgetRetained(RequestState* request, StepId last_step);
-  // The table of a choice is gone: of one that ended, or with its whole request.
-  void DropTable(SequenceState* choice);
+  // The table of a choice is gone: of one that `ended`, or that may come back with its request.
+  void DropTable(SequenceState* choice, bool ended = true);
 
   const SchedulerConfig config;
   KvManager kv;

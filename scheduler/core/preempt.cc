@@ -69,9 +69,9 @@ void CoreState::Preempt(RequestState* request, StepPlan* plan) {
     ++counters.preemptions_swap;
   }
   for (SequenceState& choice : request->choices) {
-    if (choice.active) DropTable(&choice);
+    if (choice.active) DropTable(&choice, /*ended=*/false);
   }
-  kv.Release(&request->spare, request->last_step);
+  kv.Release(&request->spare, request->last_step, /*ended=*/true);
   request->source = nullptr;
   event.blocks = static_cast<int32_t>(kv.num_free() + kv.num_deferred() - before);
   counters.preempted_tokens += static_cast<uint64_t>(event.tokens_lost);

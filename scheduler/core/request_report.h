@@ -31,7 +31,7 @@ struct RequestReport {
 // What keeps a request from starting, the first of these that holds.
 enum class WaitReason {
   kNone,          // it runs
-  kStepInFlight,  // it was preempted, and its last step is not committed yet
+  kStepInFlight,  // it was preempted, and its last step, or the one that swaps it out, is in flight
   kBehind,        // an earlier one cannot start, and nobody overtakes it
   kSequences,     // max_num_seqs
   kBlocks,        // too few are free above the reserve

@@ -247,7 +247,7 @@ void Scheduler::EndRequest(RequestState* request, FinishReason reason) {
     ++state.ended_requests;
     state.ended_tokens += request->prompt_tokens + request->generated_tokens();
   }
-  state.kv.Release(&request->spare, request->last_step);
+  state.kv.Release(&request->spare, request->last_step, /*ended=*/true);
   state.ForgetRetained(request, request->last_step);
   state.queues.End(request);
   auto owned = state.requests.extract(request->rank.id);

@@ -77,17 +77,19 @@ void BlockPool::Share(BlockId block) {
   if (++entry.ref_count == 2) ++num_shared_;
 }
 
-bool BlockPool::Release(BlockId block) {
+bool BlockPool::Release(BlockId block, bool worthless) {
   Block& entry = At(block);
   OCTAVO_CHECK(entry.ref_count > 0, "double free of block ", block);
   --num_references_;
   if (--entry.ref_count == 1) --num_shared_;
   if (entry.ref_count > 0) return false;
-  Block& anchor = blocks_[kPaddingBlock];
-  entry.previous = anchor.previous;
-  entry.next = kPaddingBlock;
-  blocks_[anchor.previous].next = block;
-  anchor.previous = block;
+  // The anchor comes after the last block and before the first.
+  const BlockId before = worthless ? kPaddingBlock : blocks_[kPaddingBlock].previous;
+  const BlockId after = blocks_[before].next;
+  entry.previous = before;
+  entry.next = after;
+  blocks_[before].next = block;
+  blocks_[after].previous = block;
   ++num_free_;
   return true;
 }

@@ -39,9 +39,10 @@ class BlockPool {
   // One more table holds the block. A free block, whose content is still good (kv.5), leaves the
   // free list.
   void Share(BlockId block);
-  // One table fewer. True when that was the last: the block is then the last to be reused.
+  // One table fewer. True when that was the last: the block is then the last to be reused, or the
+  // next one when its content is `worthless`.
   // Releasing a free block is a bug and ends the process.
-  bool Release(BlockId block);
+  bool Release(BlockId block, bool worthless = false);
 
   // Ends the process unless the free list and the counts agree (kv.1).
   void CheckInvariants() const;

@@ -63,8 +63,8 @@ void KvManager::Share(BlockId block) {
   pool_.Share(block);
 }
 
-void KvManager::Return(BlockId block) {
-  if (pool_.Release(block)) {
+void KvManager::Return(BlockId block, bool ended) {
+  if (pool_.Release(block, /*worthless=*/ended && caches() && !cache_.Contains(block))) {
     num_cached_ += cache_.Contains(block) ? 1 : 0;
     filled_slots_ -= filled_[block];
   } else if (OnlyDeferred(block)) {
@@ -242,13 +242,13 @@ void KvManager::Fill(const BlockTable& table, int64_t from, int64_t to) {
   }
 }
 
-void KvManager::Release(BlockTable* table, StepId last_step) {
+void KvManager::Release(BlockTable* table, StepId last_step, bool ended) {
   table->slid_ = table->borrowed_ = 0;
   if (table->empty()) return;
   if (last_step <= committed_) {
     std::vector<BlockId>& blocks = table->blocks_;
     for (; !blocks.empty(); blocks.pop_back()) {
-      if (blocks.back() != kPaddingBlock) Return(blocks.back());
+      if (blocks.back() != kPaddingBlock) Return(blocks.back(), ended);
     }
     return;
   }
@@ -257,7 +257,7 @@ void KvManager::Release(BlockTable* table, StepId last_step) {
     ++deferred_holders_[block];
     if (OnlyDeferred(block)) BecomeDeferred(block);
   }
-  deferred_.push_back({last_step, std::move(*table)});
+  deferred_.push_back({last_step, ended, std::move(*table)});
 }
 
 void KvManager::ReleaseNow(Deferred* deferred) {
@@ -267,7 +267,7 @@ void KvManager::ReleaseNow(Deferred* deferred) {
     if (block == kPaddingBlock) continue;
     if (OnlyDeferred(block)) LeaveDeferred(block);
     --deferred_holders_[block];
-    Return(block);
+    Return(block, deferred->ended);
   }
 }
 

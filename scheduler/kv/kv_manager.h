@@ -90,8 +90,9 @@ class KvManager {
   // `blocks` more blocks, whatever they will be for. All or nothing.
   bool ReserveSpare(BlockTable* spare, int64_t blocks);
   // Empties `table`. Its blocks return tail first (kv.5), once `last_step`, the last step that
-  // named them, is committed; 0: no step did.
-  void Release(BlockTable* table, StepId last_step);
+  // named them, is committed; 0: no step did. When its sequence has `ended`, blocks that the index
+  // does not name are of no use to anybody any more and are lent before those that may be.
+  void Release(BlockTable* table, StepId last_step, bool ended = false);
 
   // Windows. Entries that windowed groups lack to compute positions [`from`, `to`). REQUIRES: the
   // table has their rows.
@@ -189,6 +190,7 @@ class KvManager {
  private:
   struct Deferred {
     StepId last_step = 0;
+    bool ended = false;  // its sequence
     BlockTable table;
   };
 
@@ -205,7 +207,7 @@ class KvManager {
   }
   // The block is found in the index, or was given up by who takes it again.
   void Share(BlockId block);
-  void Return(BlockId block);
+  void Return(BlockId block, bool ended = false);
   void ReleaseNow(Deferred* deferred);
   // All holders of the block have released it and wait for a step.
   bool OnlyDeferred(BlockId block) const {

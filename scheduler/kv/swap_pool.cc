@@ -16,7 +16,7 @@ void SwapPool::Release(BlockId host, StepId last_step) {
   if (last_step > committed_) {
     deferred_.push_back({last_step, host});
   } else {
-    pool_.Release(host);
+    pool_.Release(host, /*worthless=*/true);
   }
 }
 
@@ -24,13 +24,13 @@ void SwapPool::CommitStep(StepId step) {
   committed_ = step;
   std::erase_if(deferred_, [&](const Deferred& deferred) {
     if (deferred.last_step > step) return false;
-    pool_.Release(deferred.host);
+    pool_.Release(deferred.host, /*worthless=*/true);
     return true;
   });
 }
 
 void SwapPool::ForgetSteps() {
-  for (const Deferred& deferred : deferred_) pool_.Release(deferred.host);
+  for (const Deferred& deferred : deferred_) pool_.Release(deferred.host, /*worthless=*/true);
   deferred_.clear();
   committed_ = 0;
 }

@@ -12,7 +12,8 @@
 namespace octavo {
 
 // The host pool of every worker, as one. Single-threaded and deterministic. A host block that a
-// step names is not lent again before that step is committed (swap.1).
+// step names is not lent again before that step is committed (swap.1). The one released last is
+// lent first: workers touch no more host memory than was ever in use at once.
 class SwapPool {
  public:
   explicit SwapPool(int64_t num_blocks) : pool_(num_blocks) {}

@@ -61,7 +61,7 @@ TEST(SchedulerPrefix, FindsBlocksOfARequestThatEnded) {  // kv.5
   const StepPlan plan = *harness.Schedule();
   EXPECT_EQ(plan.slices[0].context_length, 16);
   EXPECT_THAT(plan.slices[0].tokens, ElementsAre(80, 80));
-  EXPECT_THAT(plan.slices[0].new_blocks, ElementsAre(1, 2, 3, 4, 6));
+  EXPECT_THAT(plan.slices[0].new_blocks, ElementsAre(1, 2, 3, 4, 5));
   harness.Commit();
   harness.Schedule();
   EXPECT_EQ(harness.Commit().at(0).cached_tokens, 16);
@@ -69,6 +69,19 @@ TEST(SchedulerPrefix, FindsBlocksOfARequestThatEnded) {  // kv.5
   EXPECT_EQ(stats.prefix_query_tokens, 36u);
   EXPECT_EQ(stats.prefix_hit_tokens, 16u);
   EXPECT_EQ(stats.prompt_tokens, 20u);
+}
+
+// Each left a partly filled block at the end of the free list, so the next one took a cached block
+// from its front, although there was one that nobody could want.
+TEST(SchedulerPrefix, ShortRequestsDoNotPushOutTheCache) {  // kv.5
+  SchedulerConfig config = CachingConfig();
+  config.num_blocks = 16;
+  config.max_model_len = 40;
+  Harness harness(config);
+  RunToEnd(harness, WithCommon(1, 70));
+  for (RequestId id = 2; id < 60; ++id) RunToEnd(harness, Asking(id, {30, 31}));
+  EXPECT_EQ(harness.scheduler.stats().prefix_evictions, 0u);
+  EXPECT_EQ(RunToEnd(harness, WithCommon(60, 80)).cached_tokens, 16);
 }
 
 TEST(SchedulerPrefix, FindsBlocksOfARequestThatRuns) {

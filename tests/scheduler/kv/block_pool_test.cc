@@ -31,6 +31,20 @@ TEST(BlockPool, ReusesLeastRecentlyFreed) {  // kv.5
   EXPECT_EQ(pool.Lend(), 1);
 }
 
+TEST(BlockPool, ReusesWhatIsWorthlessFirst) {
+  BlockPool pool(4);
+  for (int i = 0; i < 3; ++i) pool.Lend();
+  pool.Release(1);
+  pool.Release(2, /*worthless=*/true);
+  pool.Release(3, /*worthless=*/true);
+  pool.CheckInvariants();
+  for (const BlockId expected : {3, 2, 4, 1}) EXPECT_EQ(pool.Lend(), expected);
+  EXPECT_EQ(pool.Lend(), std::nullopt);
+  pool.Release(2, /*worthless=*/true);  // into an empty list
+  pool.CheckInvariants();
+  EXPECT_EQ(pool.Lend(), 2);
+}
+
 TEST(BlockPool, SharedBlockIsFreeAfterItsLastRelease) {
   BlockPool pool(2);
   const BlockId block = *pool.Lend();

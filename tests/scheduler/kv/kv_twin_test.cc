@@ -35,6 +35,7 @@ struct TwinTable {
   uint64_t tail = 0;  // entry of the last published block
   int generation = 0;
   StepId last_step = 0;  // of a deferred one
+  bool ended = false;
 };
 
 class Twin {
@@ -90,14 +91,19 @@ class Twin {
     return block;
   }
   void Hold(BlockId block) { std::erase(free_, block); }
-  void Leave(BlockId block) {
-    if (block != 0 && Holders(block) == 0) free_.push_back(block);
+  void Leave(BlockId block, bool ended = false) {
+    if (block == 0 || Holders(block) > 0) return;
+    if (ended && !Named(block)) {
+      free_.push_front(block);
+    } else {
+      free_.push_back(block);
+    }
   }
   void Drop(TwinTable* table) {
     while (!table->blocks.empty()) {
       const BlockId block = table->blocks.back();
       table->blocks.pop_back();
-      Leave(block);
+      Leave(block, table->ended);
     }
   }
   void Slide(TwinTable* table, int64_t committed) {
@@ -442,15 +448,18 @@ class Pair {
     const StepId last_step = committed_ + static_cast<StepId>(Draw(0, 2));
     const std::vector<BlockId>& blocks = twin_.tables[i]->blocks;
     const size_t tokens = sequences_[i]->tokens.size();
+    bool ended = Draw(0, 1) == 0;
     if (kv_.retains() && retained_.size() < 4 && twin_.Holders(blocks.back()) == 1) {
       const RetainedTable retained = kv_.Retain(sequences_[i]->table, static_cast<int32_t>(tokens));
       retained_.push_back({sequences_[i]->tokens, twin_.tables[i]->salt, retained});
       twin_.retained.push_back(blocks);
+      ended = false;
     }
-    kv_.Release(&sequences_[i]->table, last_step);
+    kv_.Release(&sequences_[i]->table, last_step, ended);
     sequences_.erase(sequences_.begin() + static_cast<int64_t>(i));
     std::unique_ptr<TwinTable> table = std::move(twin_.tables[i]);
     twin_.tables.erase(twin_.tables.begin() + static_cast<int64_t>(i));
+    table->ended = ended;
     if (last_step <= committed_) return twin_.Drop(table.get());
     table->last_step = last_step;
     twin_.deferred.push_back(std::move(table));

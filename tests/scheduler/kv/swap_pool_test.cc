@@ -22,6 +22,18 @@ TEST(SwapPool, AHostBlockIsNotLentWhileAStepNamesIt) {  // swap.1
   EXPECT_EQ(pool.num_free(), 2);
 }
 
+// Each swap went to host memory never used before, until all of --swap-space was touched.
+TEST(SwapPool, TheBlockReleasedLastIsLentFirst) {
+  SwapPool pool(1000);
+  const BlockId first = pool.Take();
+  const BlockId second = pool.Take();
+  pool.Release(first, 0);
+  pool.Release(second, 3);
+  pool.CommitStep(3);
+  EXPECT_EQ(pool.Take(), second);
+  EXPECT_EQ(pool.Take(), first);
+}
+
 TEST(SwapPool, AResetEndsTheWaiting) {
   SwapPool pool(1);
   const BlockId host = pool.Take();
