@@ -1,7 +1,8 @@
 // Speed of the CPU products beside what the machine can do: read bandwidth and f32 FMA peak are
 // measured in the same run, on the same threads.
 //
-//   octavo_matmul_bench [--threads N] [--isa avx2|avx512] [--seconds S] [--only model|Q4_1|...]
+//   octavo_matmul_bench [--threads N] [--isa avx2|avx512] [--dtype float32|int8] [--seconds S]
+//                       [--only model|Q4_1|...]
 #include <immintrin.h>
 
 #include <algorithm>
@@ -139,7 +140,8 @@ void Pack(Layer& layer, int64_t copies, WeightArena& arena, ThreadPool& pool) {
 
 class Bench {
  public:
-  Bench(Isa isa, int threads, double seconds) : isa_(isa), pool_(threads), seconds_(seconds) {
+  Bench(Isa isa, ActivationDType dtype, int threads, double seconds)
+      : isa_(isa), dtype_(dtype), pool_(threads), seconds_(seconds) {
     x_.assign(512 * 4096, 0.5f);
     out_.resize(size_t{512} * 49152);
     norm_.assign(4096, 1.0f);
@@ -156,7 +158,7 @@ class Bench {
     params.out = {out_.data(), rows, layer.out_cols(), layer.out_cols()};
     if (layer.epilogue != Epilogue::kAdd) params.norm = {norm_.data(), 1e-5f};
     const absl::Status status =
-        RunLinear(*layer.weights[copy], params, ActivationDType::kFloat32, isa_, pool_, scratch_);
+        RunLinear(*layer.weights[copy], params, dtype_, isa_, pool_, scratch_);
     OCTAVO_CHECK(status.ok(), status.ToString());
   }
 
@@ -190,7 +192,7 @@ class Bench {
     std::printf("packed %.1f MB in %.2f s (with making them up)\n",
                 static_cast<double>(arena.allocated_bytes()) * 1e-6, Now() - begin);
     Header();
-    for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 512}) {
+    for (const int64_t rows : {1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 512}) {
       const int64_t head_rows = std::min<int64_t>(rows, 64);
       double operations = 0;
       for (const Layer& layer : layers) {
@@ -219,7 +221,7 @@ class Bench {
   void Shape(const Layer& layer) {
     const std::string name = layer.name + " " + std::to_string(layer.n) + "x" +
                              std::to_string(layer.k) + " " + std::string(Info(layer.dtype).name);
-    for (const int64_t rows : {1, 4, 8, 16, 32, 64, 512}) {
+    for (const int64_t rows : {1, 4, 8, 12, 16, 32, 64, 512}) {
       if (layer.n > 10000 && rows > 64) continue;
       size_t copy = 0;
       // A batch of calls long enough for the clock.
@@ -237,6 +239,7 @@ class Bench {
   }
 
   const Isa isa_;
+  const ActivationDType dtype_;
   ThreadPool pool_;
   const double seconds_;
   MatmulScratch scratch_;
@@ -249,6 +252,7 @@ int Main(int argc, char** argv) {
   int threads = DefaultThreads();
   double seconds = 0.2;
   Isa isa = DetectIsa();
+  ActivationDType dtype = ActivationDType::kFloat32;
   std::string only;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
@@ -256,9 +260,10 @@ int Main(int argc, char** argv) {
     if (flag == "--threads") threads = std::max(1, std::atoi(value.c_str()));
     if (flag == "--seconds") seconds = std::atof(value.c_str());
     if (flag == "--isa" && value == "avx2") isa = Isa::kAvx2;
+    if (flag == "--dtype" && value == "int8") dtype = ActivationDType::kInt8;
     if (flag == "--only") only = value;
   }
-  Bench bench(isa, threads, seconds);
+  Bench bench(isa, dtype, threads, seconds);
   if (only.empty() || only == "model") bench.Model();
   Bench::Header();
   for (const DType dtype :

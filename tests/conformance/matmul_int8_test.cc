@@ -22,6 +22,34 @@ class MatmulInt8Conformance : public MatmulConformance {
                              ThreadPool& pool) {
     return Run(weight, params, rows, Isa::kAvx512, pool, ActivationDType::kInt8);
   }
+  // Rows of every batch and thread count, for each format.
+  void ExpectSameBits(int64_t cols) {
+    for (const DType dtype : kInt8DTypes) {
+      const StoredWeight weight = RandomWeight(dtype, 96, cols, 7);
+      LinearSource source;
+      source.parts = {weight.view};
+      const auto packed = Pack(source);
+      ASSERT_NE(packed, nullptr);
+      std::vector<float> x = RandomFloats(40 * cols, 8);
+      LinearParams params;
+      params.x = View(x, cols);
+      const std::vector<float> all = RunInt8(*packed, params, 40, pool_);
+      for (const int64_t rows : {1, 3, 8, 9, 16, 40}) {
+        for (ThreadPool* pool : {&pool_, &two_, &three_}) {
+          const std::vector<float> some = RunInt8(*packed, params, rows, *pool);
+          EXPECT_EQ(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)), 0)
+              << Info(dtype).name << " M=" << rows << " threads " << pool->size();
+        }
+      }
+      // Any row alone, through row ids.
+      for (const int32_t row : {0, 7, 8, 39}) {
+        params.row_ids = &row;
+        const std::vector<float> one = RunInt8(*packed, params, 1, two_);
+        EXPECT_EQ(std::memcmp(one.data(), all.data() + row * 96, 96 * sizeof(float)), 0);
+        params.row_ids = nullptr;
+      }
+    }
+  }
   bool vnni_ = false;
 };
 
@@ -87,31 +115,7 @@ TEST_F(MatmulInt8Conformance, IsWithinRoundingOfDoublePrecisionOnQuantizedActiva
 
 TEST_F(MatmulInt8Conformance, ARowHasTheSameBitsWhateverTheBatchAndThreads) {
   if (!vnni_) return;
-  for (const DType dtype : kInt8DTypes) {
-    const StoredWeight weight = RandomWeight(dtype, 96, 576, 7);
-    LinearSource source;
-    source.parts = {weight.view};
-    const auto packed = Pack(source);
-    ASSERT_NE(packed, nullptr);
-    std::vector<float> x = RandomFloats(40 * 576, 8);
-    LinearParams params;
-    params.x = View(x, 576);
-    const std::vector<float> all = RunInt8(*packed, params, 40, pool_);
-    for (const int64_t rows : {1, 3, 8, 9, 16, 40}) {
-      for (ThreadPool* pool : {&pool_, &two_, &three_}) {
-        const std::vector<float> some = RunInt8(*packed, params, rows, *pool);
-        EXPECT_EQ(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)), 0)
-            << Info(dtype).name << " M=" << rows << " threads " << pool->size();
-      }
-    }
-    // Any row alone, through row ids.
-    for (const int32_t row : {0, 7, 8, 39}) {
-      params.row_ids = &row;
-      const std::vector<float> one = RunInt8(*packed, params, 1, two_);
-      EXPECT_EQ(std::memcmp(one.data(), all.data() + row * 96, 96 * sizeof(float)), 0);
-      params.row_ids = nullptr;
-    }
-  }
+  for (const int64_t cols : {576, 1536}) ExpectSameBits(cols);
 }
 
 TEST_F(MatmulInt8Conformance, OtherFormatsRunInFloat32) {

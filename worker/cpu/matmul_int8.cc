@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "worker/cpu/matmul_finish.h"
+#include "worker/cpu/matmul_int8_rows.h"
+#include "worker/cpu/matmul_int8_tiles.h"
 #include "worker/cpu/matmul_kernels.h"
 #include "worker/cpu/matmul_prepare.h"
 #include "worker/cpu/simd_bits.h"
@@ -14,20 +16,8 @@ namespace octavo::OCTAVO_SIMD {
 namespace {
 
 constexpr int kMostRows = 8;      // of a register tile
+constexpr int kDirectRows = 8;    // up to here weights are unpacked for each tile anew
 constexpr int64_t kAhead = 8192;  // bytes of software prefetch
-
-// One prepared row, in the floats that preparation has for it.
-struct QuantRow {
-  QuantRow(const float* record, int64_t k_blocks)
-      : q(reinterpret_cast<const int8_t*>(record)),
-        scales(record + k_blocks * kBlockK / 4),
-        scaled_sums(scales + k_blocks),
-        sums(reinterpret_cast<const int32_t*>(scaled_sums + k_blocks)) {}
-  const int8_t* q;
-  const float* scales;
-  const float* scaled_sums;
-  const int32_t* sums;
-};
 
 int64_t RowCount(int64_t rows) { return rows; }
 
@@ -72,41 +62,6 @@ void PrepareInt8(const PrepareTask& task) {
   }
 }
 
-// Weights as unsigned bytes q + kBias: inputs [8 j, 8 j + 8) of half h, four of them per register.
-template <PackFormat kFormat>
-struct ByteWeights {
-  static constexpr PackLayout kLayout = LayoutOf(kFormat);
-  static constexpr bool kNibbles = kFormat != PackFormat::kQ8_0;
-  static constexpr bool kHasMin = kFormat == PackFormat::kQ4_1;
-  static constexpr int kBias = kFormat == PackFormat::kQ8_0   ? 128
-                               : kFormat == PackFormat::kQ4_0 ? 8
-                                                              : 0;
-  static constexpr int64_t kScaleOffset = kNibbles ? 512 : 1024;
-
-  OCTAVO_SIMD_INLINE void Load(const uint8_t* block, int j, int h, Bits& first, Bits& second) {
-    if constexpr (kNibbles) {
-      const Bits both = LoadBits(block + j * 128 + h * 64);
-      first = And(both, SetBits(0x0F0F0F0Fu));
-      second = And(ShiftRight<4>(both), SetBits(0x0F0F0F0Fu));
-    } else {
-      first = LoadBits(block + j * 256 + h * 64);
-      second = LoadBits(block + j * 256 + h * 64 + 128);
-    }
-  }
-};
-
-// acc += the dot products of four unsigned and four signed bytes per lane. In acc's own register:
-// GCC 12 copies the accumulator around the intrinsic.
-OCTAVO_SIMD_INLINE void Dot(Bits& acc, Bits unsigned_bytes, Bits signed_bytes) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(acc.v) : "v"(unsigned_bytes.v), "v"(signed_bytes.v));
-}
-
-OCTAVO_SIMD_INLINE Bits FourBytes(const int8_t* p) {
-  int32_t four;
-  __builtin_memcpy(&four, p, 4);
-  return {_mm512_set1_epi32(four)};
-}
-
 // out [R][32] = one panel times R prepared rows.
 template <class W, int R>
 OCTAVO_KERNEL void Int8Tile(const uint8_t* panel, int64_t k_blocks, const float* records,
@@ -118,12 +73,8 @@ OCTAVO_KERNEL void Int8Tile(const uint8_t* panel, int64_t k_blocks, const float*
     for (int line = 0; line < W::kLayout.block_bytes; line += 64) Prefetch(block + line + ahead);
     Bits sums[R][2];
     Unroll<R>([&](auto r) OCTAVO_LAMBDA {
-      if constexpr (W::kBias == 0) {
-        sums[r][0] = sums[r][1] = SetBits(0);
-      } else {
-        const QuantRow row(records + r * record_floats, k_blocks);
-        sums[r][0] = sums[r][1] = SetBits(static_cast<uint32_t>(-W::kBias * row.sums[b]));
-      }
+      const QuantRow row(records + r * record_floats, k_blocks);
+      sums[r][0] = sums[r][1] = SumStart<W::kBias>(row, b);
     });
     Unroll<4>([&](auto j) OCTAVO_LAMBDA {
       Bits first[2];
@@ -149,8 +100,7 @@ OCTAVO_KERNEL void Int8Tile(const uint8_t* panel, int64_t k_blocks, const float*
       Unroll<R>([&](auto r) OCTAVO_LAMBDA {
         const QuantRow row(records + r * record_floats, k_blocks);
         Vec acc = Load(out + r * kPanelRows + h * 16);
-        MulAdd(acc, ToFloat(sums[r][h]), Mul(d, Set1(row.scales[b])));
-        if constexpr (W::kHasMin) MulAdd(acc, m, Set1(row.scaled_sums[b]));
+        FoldSums<W::kHasMin>(acc, sums[r][h], d, m, row, b);
         Store(out + r * kPanelRows + h * 16, acc);
       });
     });
@@ -159,6 +109,7 @@ OCTAVO_KERNEL void Int8Tile(const uint8_t* panel, int64_t k_blocks, const float*
 
 template <PackFormat kFormat>
 void MultiplyRows(const MultiplyTask& task) {
+  if (task.rows > kDirectRows) return MultiplyInt8Tiles<ByteWeights<kFormat>>(task);
   for (int64_t p = task.first_panel; p < task.last_panel; ++p) {
     const uint8_t* panel = task.panels + p * task.panel_bytes;
     // Tiles of nearly equal size.
@@ -190,7 +141,8 @@ void MultiplyInt8(const MultiplyTask& task) {
   }
 }
 
-constexpr MatmulKernels kInt8Kernels = {RowCount, PrepareInt8, MultiplyInt8, Gate, Normalize, 0};
+constexpr MatmulKernels kInt8Kernels = {RowCount, PrepareInt8, MultiplyInt8,
+                                        Gate,     Normalize,   kUnpackBlocks* kUnpackedStride / 4};
 
 }  // namespace
 }  // namespace octavo::OCTAVO_SIMD
