@@ -65,7 +65,7 @@ class Sharing(unittest.TestCase):
         self.counters = Counters(self.service)
 
     def ask(self, ids, max_tokens=1, **fields):
-        return collect(self.stub.Generate(greedy_request(ids, max_tokens, **fields), timeout=120))
+        return collect(self.stub.Generate(greedy_request(ids, max_tokens, **fields), timeout=400))
 
     def ask_all(self, prompts, max_tokens):
         with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
@@ -99,7 +99,7 @@ class Sharing(unittest.TestCase):
         request = generation.GenerateRequest(token_ids=generation.TokenIds(ids=tokens(2, 100)), max_tokens=24,
                                              ignore_eos=True)
         request.sampling.seed, request.sampling.n = 11, 8
-        stream = self.stub.Generate(request, timeout=120)
+        stream = self.stub.Generate(request, timeout=400)
         first = choices(stream)
         self.assertEqual(sorted(first), list(range(8)))
         self.assertEqual(len({tuple(choice[0]) for choice in first.values()}), 8)
@@ -111,22 +111,22 @@ class Sharing(unittest.TestCase):
                                             'octavo_requests_finished_total{reason="length"}'), [7, 100, 192, 1])
         # 6 full blocks and the last one, held by 7 more.
         self.assertGreaterEqual(total(self.counters.before, "octavo_kv_saved_blocks_total"), 7 * 7)
-        self.assertEqual({i: c[0] for i, c in choices(self.stub.Generate(request, timeout=120)).items()},
+        self.assertEqual({i: c[0] for i, c in choices(self.stub.Generate(request, timeout=400)).items()},
                          {i: c[0] for i, c in first.items()})
         request.sampling.n = 1
-        self.assertEqual(choices(self.stub.Generate(request, timeout=120))[0][0], first[0][0])
+        self.assertEqual(choices(self.stub.Generate(request, timeout=400))[0][0], first[0][0])
 
     def test_best_of_returns_the_likeliest_in_order(self):
         request = generation.GenerateRequest(token_ids=generation.TokenIds(ids=tokens(3, 20)), max_tokens=12,
                                              ignore_eos=True)
         request.sampling.seed, request.sampling.n, request.sampling.logprobs = 5, 6, 0
         sums, ids = {}, {}
-        for message in self.stub.Generate(request, timeout=120):
+        for message in self.stub.Generate(request, timeout=400):
             sums[message.index] = sums.get(message.index, 0) + sum(entry.logprob for entry in message.logprobs)
             ids.setdefault(message.index, []).extend(message.token_ids)
         best = sorted(sums, key=lambda index: -sums[index])[:2]
         request.sampling.n, request.sampling.best_of = 2, 6
-        answers = choices(self.stub.Generate(request, timeout=120))
+        answers = choices(self.stub.Generate(request, timeout=400))
         self.assertEqual([answers[0][0], answers[1][0]], [ids[best[0]], ids[best[1]]])
         line = {"prompt_token_ids": tokens(3, 20), "max_tokens": 12, "ignore_eos": True, "seed": 5, "n": 2, "best_of": 6}
         done = subprocess.run([BIN / "octavo", "batch", "--target", self.service.target, "--input", "-"],
@@ -176,7 +176,7 @@ class Sharing(unittest.TestCase):
         self.assertEqual(self.counters.gain("octavo_prefix_cache_flushes_total"), 2)
 
     def test_operators_see_requests_tables_and_reasons(self):
-        stream = self.stub.Generate(greedy_request(tokens(6, 40), 1500, request_id="long"), timeout=120)
+        stream = self.stub.Generate(greedy_request(tokens(6, 40), 1500, request_id="long"), timeout=400)
         next(stream)
         info = self.service.admin.ListRequests(admin.ListRequestsRequest(), timeout=5).requests
         self.assertEqual([(one.request_id, one.running, one.prompt_tokens) for one in info], [("long", True, 40)])
@@ -197,7 +197,7 @@ class Pressure(unittest.TestCase):
         with Service(["--max-model-len", "512", "--num-gpu-blocks-override", "40", "--kv-watermark", "0",
                       "--preemption-mode", "recompute"]) as service:
             counters = Counters(service)
-            ask = lambda ids, n: service.generation.Generate(greedy_request(ids, n), timeout=120)  # noqa: E731
+            ask = lambda ids, n: service.generation.Generate(greedy_request(ids, n), timeout=400)  # noqa: E731
             collect(ask(tokens(1, 330), 1))  # 20 full blocks stay cached
             self.assertEqual(service.state().blocks.cached, 20)
             collect(ask(tokens(2, 500), 1))  # 32 blocks: 20 free ones, 12 cached ones
@@ -217,7 +217,7 @@ class Pressure(unittest.TestCase):
             # One that waits says why.
             running = ask(tokens(5, 300), 200)
             next(running)
-            waiting = service.generation.Generate(greedy_request(tokens(6, 480), 20, request_id="stuck"), timeout=120)
+            waiting = service.generation.Generate(greedy_request(tokens(6, 480), 20, request_id="stuck"), timeout=400)
             waiting.initial_metadata()
             why = service.admin.ExplainRequest(admin.ExplainRequestRequest(request_id="stuck"), timeout=5)
             self.assertEqual(why.reason, admin.WAIT_REASON_BLOCKS, why)
