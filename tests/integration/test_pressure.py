@@ -26,16 +26,21 @@ def run(service):
         return list(pool.map(one, range(STREAMS)))
 
 
-class Pressure(unittest.TestCase):
+class Undisturbed(unittest.TestCase):
+    """Runs the streams on a pool that holds them all, once, for the classes below."""
+    dtype = None
+
     @classmethod
     def setUpClass(cls):
-        with Service([*MODEL_LEN, "--num-gpu-blocks-override", "2000"]) as service:
+        if cls.dtype is None:
+            raise unittest.SkipTest("only what derives from it has tests")
+        with Service([*MODEL_LEN, "--kv-cache-dtype", cls.dtype, "--num-gpu-blocks-override", "2000"]) as service:
             cls.large = run(service)
             assert service.state().preemptions == 0
 
     def check(self, scheduler=(), worker=()):
         """Returns the metrics of a run on the small pool whose tokens were those of the large one."""
-        flags = [*MODEL_LEN, "--num-gpu-blocks-override", str(SMALL_POOL), *scheduler]
+        flags = [*MODEL_LEN, "--kv-cache-dtype", self.dtype, "--num-gpu-blocks-override", str(SMALL_POOL), *scheduler]
         with Service(flags, worker) as service:
             small = run(service)
             state = service.wait_idle()
@@ -50,6 +55,10 @@ class Pressure(unittest.TestCase):
             self.assertEqual(len(a[0]), TOKENS)
             self.assertEqual(a[0], b[0], f"stream {index}")
         return values
+
+
+class Bf16(Undisturbed):
+    dtype = "bf16"
 
     def test_recompute(self):
         values = self.check(["--preemption-mode", "recompute"])
@@ -87,16 +96,21 @@ class Pressure(unittest.TestCase):
         values = self.check(worker=["--swap-space", "0"])
         self.assertEqual(total(values, "octavo_preemptions_total", 'mode="swap"'), 0)
 
+    def test_without_prefix_cache(self):
+        for mode in ("recompute", "swap"):
+            with self.subTest(mode=mode):
+                self.check(["--preemption-mode", mode, "--no-enable-prefix-caching"])
 
-    def test_so_it_does_with_an_int8_cache(self):
-        int8 = [*MODEL_LEN, "--kv-cache-dtype", "int8"]
-        with Service([*int8, "--num-gpu-blocks-override", "2000"]) as service:
-            large = run(service)
-        with Service([*int8, "--num-gpu-blocks-override", "400"]) as service:
-            small = run(service)
-            self.assertGreater(service.wait_idle().preemptions, 0)
-        for index, (a, b) in enumerate(zip(large, small)):
-            self.assertEqual(a[0], b[0], f"stream {index}")
+
+class Int8(Undisturbed):
+    dtype = "int8"
+
+    def test_recompute(self):
+        self.check(["--preemption-mode", "recompute"])
+
+    def test_auto(self):
+        values = self.check()
+        self.assertGreater(total(values, "octavo_swapped_bytes_total", 'direction="in"'), 0)
 
 
 if __name__ == "__main__":

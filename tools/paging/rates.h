@@ -37,7 +37,7 @@ WorkloadShape ShapeOf(const std::vector<Request>& requests);
 double PredictedSeconds(const Rates& rates, const WorkloadShape& shape, double mean_running);
 
 // Adds what DecodeAt needs for each of `concurrencies` and was not measured yet; and the prefill
-// rate, of prompts of the mean length, each alone: the median of several.
+// rate, of prompts of the mean length, each alone. Both are medians of several.
 // `engine` needs a pool that holds them all.
 absl::Status MeasureRates(LocalEngine& engine, const WorkloadShape& shape,
                           const std::vector<double>& concurrencies, int32_t vocab_size,
