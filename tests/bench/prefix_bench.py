@@ -7,18 +7,11 @@ min / median / max of the wall times and of their ratio, which docs/benchmarks s
 """
 import argparse
 import concurrent.futures
-import pathlib
 import random
-import statistics
-import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
-from service import Service, admin, collect, greedy_request  # noqa: E402
-
-
-def spread(values, digits=2):
-    return f"{min(values):.{digits}f} / {statistics.median(values):.{digits}f} / {max(values):.{digits}f}"
+from measure import spread
+from service import Service, admin, collect, greedy_request
 
 
 def main():
@@ -57,8 +50,8 @@ def main():
     print(f"{options.requests} requests, {options.system_tokens} common + {options.own_tokens} own prompt tokens, "
           f"{options.output_tokens} output tokens; {options.repeats} repeats, min / median / max")
     print(f"prompt tokens computed, on / off   {pairs[0][0][1]} / {pairs[0][1][1]}")
-    print(f"wall seconds, on                   {spread([on[0] for on, _ in pairs])}")
-    print(f"wall seconds, off                  {spread([off[0] for _, off in pairs])}")
+    print(f"wall seconds, on                   {spread([on[0] for on, _ in pairs], 2)}")
+    print(f"wall seconds, off                  {spread([off[0] for _, off in pairs], 2)}")
     print(f"off / on                           {spread([off[0] / on[0] for on, off in pairs], 1)} x")
 
 

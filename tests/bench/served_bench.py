@@ -6,24 +6,11 @@ and the ratios that docs/benchmarks states. Run it with build/venv/bin/python on
     build/venv/bin/python tests/bench/served_bench.py --repeats 5
 """
 import argparse
-import json
-import pathlib
-import statistics
-import subprocess
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
-from service import BIN, Service  # noqa: E402
+from measure import run, spread
+from service import BIN, Service
 
 BENCH = BIN / "octavo_read_bandwidth_bench"
-
-
-def run(*arguments):
-    return json.loads(subprocess.run([str(item) for item in arguments], check=True, capture_output=True, text=True).stdout)
-
-
-def spread(values):
-    return f"{min(values):.1f} / {statistics.median(values):.1f} / {max(values):.1f}"
 
 
 def main():
