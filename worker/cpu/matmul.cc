@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -15,6 +16,9 @@ constexpr size_t kAlignment = 64;
 // Prepared activations of one row chunk: what a core's L2 holds beside the panel being multiplied.
 constexpr int64_t kChunkBytes = 1 << 20;
 constexpr int64_t kMinChunkRows = 48;
+// One in so many panels of a thread's share is for whoever comes first: nobody waits long for a
+// thread that lost its core for a moment.
+constexpr int64_t kSharesTail = 5;
 // Up to here every thread prepares all rows itself, which is cheaper than a barrier.
 constexpr int64_t kRedundantFloats = 2048;
 
@@ -99,6 +103,8 @@ class Product {
     const int64_t most = std::max(kMinChunkRows, fitting);
     chunk_rows_ = RoundUp(rows, most) / most;  // chunks
     chunk_rows_ = (rows + chunk_rows_ - 1) / chunk_rows_;
+    const int64_t chunks = (rows + chunk_rows_ - 1) / chunk_rows_;
+    scratch.claims.Reset(chunks * static_cast<int64_t>(weight.segments().size()) * pool.size());
     redundant_ = rows == 1 || (rows == chunk_rows_ && rows * padded_cols_ <= kRedundantFloats);
 
     // Rows, tiles and block sums of a chunk.
@@ -164,21 +170,23 @@ class Product {
     multiply.rows = rows;
     multiply.decoded = own.decoded.data();
     multiply.sums_out = own.sums.data();
-    for (const PackedLinear::Segment& segment : weight_.segments())
-      Multiply(thread, first, segment, multiply);
+    const int64_t segments = static_cast<int64_t>(weight_.segments().size());
+    for (int64_t s = 0; s < segments; ++s) {
+      Multiply(thread, first, weight_.segments()[static_cast<size_t>(s)],
+               (first / chunk_rows_ * segments + s) * pool_.size(), multiply);
+    }
     if (unfused_) {
       pool_.Barrier();
       GateRows(rows * thread / pool_.size(), rows * (thread + 1) / pool_.size(), first);
     }
   }
 
-  void Multiply(int thread, int64_t first, const PackedLinear::Segment& segment,
+  // `claims`: index of the segment's first counter, one per thread.
+  void Multiply(int thread, int64_t first, const PackedLinear::Segment& segment, int64_t claims,
                 MultiplyTask task) {
     task.format = segment.format;
     task.panels = segment.data;
     task.panel_bytes = segment.panel_bytes;
-    task.first_panel = segment.panels * thread / pool_.size();
-    task.last_panel = segment.panels * (thread + 1) / pool_.size();
     const float* bias = weight_.bias().empty() ? nullptr : weight_.bias().data();
     if (unfused_) {
       task.finish = FinishOp::kStore;
@@ -195,7 +203,27 @@ class Product {
       task.bias = bias + segment.first_row;
       task.up_bias = bias + segment.rows / 2;
     }
+    // The thread's own part, then what is left of the tails: its own first.
+    task.first_panel = Begin(segment, thread);
+    task.last_panel = Begin(segment, thread + 1) - Tail(segment, thread);
     kernels_.multiply(task);
+    for (int i = 0; i < pool_.size(); ++i) {
+      const int owner = (thread + i) % pool_.size();
+      const int64_t tail = Tail(segment, owner);
+      while (const std::optional<int64_t> claim = scratch_.claims.Next(claims + owner, tail)) {
+        task.first_panel = Begin(segment, owner + 1) - tail + *claim;
+        task.last_panel = task.first_panel + 1;
+        kernels_.multiply(task);
+      }
+    }
+  }
+
+  // Panels [Begin(thread), Begin(thread + 1)) are a thread's share.
+  int64_t Begin(const PackedLinear::Segment& segment, int thread) const {
+    return segment.panels * thread / pool_.size();
+  }
+  int64_t Tail(const PackedLinear::Segment& segment, int thread) const {
+    return (Begin(segment, thread + 1) - Begin(segment, thread)) / kSharesTail;
   }
 
   void GateRows(int64_t begin, int64_t end, int64_t first) {

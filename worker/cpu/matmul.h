@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "worker/backend/op_params.h"
+#include "worker/cpu/claims.h"
 #include "worker/cpu/isa.h"
 #include "worker/cpu/packed_linear.h"
 #include "worker/cpu/thread_pool.h"
@@ -54,6 +55,7 @@ class MatmulScratch {
 
   FloatBuffer shared;   // prepared activations of a row chunk
   FloatBuffer unfused;  // gate and up of a layer that stores them in different formats
+  Claims claims;        // panels: per row chunk and segment, one list per thread
   std::vector<PerThread> threads;
 };
 

@@ -15,8 +15,13 @@ static_assert(OCTAVO_SIMD_AVX512, "compile this file with -march=x86-64-v4");
 namespace octavo::OCTAVO_SIMD {
 namespace {
 
-constexpr int kMostRows = 8;      // of a register tile
-constexpr int kDirectRows = 8;    // up to here weights are unpacked for each tile anew
+constexpr int kMostRows = 8;  // of a register tile
+
+// Whether unpacking weights in registers for each tile anew is as fast as unpacking them once: for
+// one full tile, and for two that are nearly full.
+constexpr bool Direct(int64_t rows) {
+  return rows <= kMostRows || (rows > 12 && rows <= 2 * kMostRows);
+}
 constexpr int64_t kAhead = 8192;  // bytes of software prefetch
 
 int64_t RowCount(int64_t rows) { return rows; }
@@ -109,7 +114,7 @@ OCTAVO_KERNEL void Int8Tile(const uint8_t* panel, int64_t k_blocks, const float*
 
 template <PackFormat kFormat>
 void MultiplyRows(const MultiplyTask& task) {
-  if (task.rows > kDirectRows) return MultiplyInt8Tiles<ByteWeights<kFormat>>(task);
+  if (!Direct(task.rows)) return MultiplyInt8Tiles<ByteWeights<kFormat>>(task);
   for (int64_t p = task.first_panel; p < task.last_panel; ++p) {
     const uint8_t* panel = task.panels + p * task.panel_bytes;
     // Tiles of nearly equal size.
