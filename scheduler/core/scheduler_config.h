@@ -30,7 +30,7 @@ struct SchedulerConfig {
   int32_t max_prefill_chunk = 0;       // tokens of one sequence in one step; 0: no bound of its own
   int32_t max_queued_requests = 4096;  // waiting requests, beyond which Add refuses
   int64_t max_queued_tokens = 0;       // waiting prompt tokens; 0: no bound
-  double kv_watermark = 0.01;    // share of blocks that admission keeps free for running sequences
+  double kv_watermark = 0.02;    // share of blocks that admission keeps free for running sequences
   int32_t max_preemptions = 16;  // of one request, after which it is immune (life.3)
   // Other than kPaged: a baseline to measure against, without prefix cache and with n = 1 only.
   KvAllocation kv_allocation = KvAllocation::kPaged;

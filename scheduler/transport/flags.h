@@ -33,7 +33,7 @@ struct SchedulerFlags {
   int32_t max_prefill_chunk = 0;
   int32_t max_queued_requests = 4096;
   int64_t max_queued_tokens = 0;
-  double kv_watermark = 0.01;
+  double kv_watermark = SchedulerConfig().kv_watermark;
   std::string kv_allocation = "paged";
   int64_t num_gpu_blocks_override = 0;
   bool enable_prefix_caching = true;
