@@ -28,6 +28,8 @@ ARROWS = {
                    "scheduler/transport"], [ABSL, CLI]),
     "worker/backend": (["common"], [ABSL]),
     "worker/cpu": (["common", "common/checkpoint", "worker/backend"], [ABSL]),
+    "worker/cuda/kernels": (["common", "worker/backend"], [ABSL]),
+    "worker/cuda": (["common", "common/checkpoint", "worker/backend", "worker/cuda/kernels"], [ABSL]),
     "worker/kv": (["common", "worker/backend"], [ABSL]),
     "worker/model": (["common", "common/checkpoint", "worker/backend", "worker/kv"], [ABSL]),
     "worker/runtime": (["common", "common/checkpoint", "worker/backend", "worker/cpu", "worker/kv",

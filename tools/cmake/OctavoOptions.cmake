@@ -11,15 +11,18 @@ set(OCTAVO_SANITIZE "" CACHE STRING "Sanitizers for the whole build: address,und
 option(OCTAVO_FUZZ "Build libFuzzer targets (needs clang)" OFF)
 
 # AVX2 is the floor. Files that use more are compiled on their own and picked at run time.
-add_compile_options(-march=x86-64-v3 -Wall -Wextra -Wpedantic -Werror)
+set(OCTAVO_CXX_OPTIONS -march=x86-64-v3 -Wall -Wextra -Wpedantic -Werror)
 # Bits must not depend on which expressions a compiler happens to fuse (det.2).
-add_compile_options(-ffp-contract=off)
+list(APPEND OCTAVO_CXX_OPTIONS -ffp-contract=off)
 # Debian's Abseil and gRPC headers warn under -Wpedantic in GCC 12 and clang 14; ours are clean.
-add_compile_options(-Wno-missing-field-initializers)
+list(APPEND OCTAVO_CXX_OPTIONS -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # False positives of GCC 12 in inlined libstdc++ code (PR 105562, PR 105329).
-  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
+  list(APPEND OCTAVO_CXX_OPTIONS -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
 endif()
+foreach(option IN LISTS OCTAVO_CXX_OPTIONS)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)
+endforeach()
 
 if(OCTAVO_SANITIZE)
   add_compile_options(-fsanitize=${OCTAVO_SANITIZE} -fno-omit-frame-pointer)
