@@ -32,7 +32,7 @@ ARROWS = {
     "worker/cuda": (["common", "common/checkpoint", "worker/backend", "worker/cuda/kernels"], [ABSL]),
     "worker/kv": (["common", "worker/backend"], [ABSL]),
     "worker/model": (["common", "common/checkpoint", "worker/backend", "worker/kv"], [ABSL]),
-    "worker/runtime": (["common", "common/checkpoint", "worker/backend", "worker/cpu", "worker/kv",
+    "worker/runtime": (["common", "common/checkpoint", "worker/backend", "worker/cpu", "worker/cuda", "worker/kv",
                         "worker/model"], [ABSL]),
     "worker/transport": (["common", "common/rpc", "common/program", "worker/runtime"],
                          [ABSL, CLI, *GRPC, *PROTO]),

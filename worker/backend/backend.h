@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,6 +34,7 @@ class EmbeddingWeight {
 struct DeviceMemory {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;
+  bool dedicated = false;  // a card's own memory, not the machine's
 };
 
 // Owned and called by one thread. Ops are ordered; they may complete later, until Synchronize.
@@ -43,6 +45,7 @@ class Backend {
 
   virtual std::string device_name() const = 0;   // "cpu"
   virtual std::string numeric_path() const = 0;  // "cpu/avx512/float32" (det.2)
+  // What Reserve has taken counts as free: the next Reserve takes it again.
   virtual absl::StatusOr<DeviceMemory> Memory() const = 0;
 
   // Zeroed lazily by the operating system where possible; RESOURCE_EXHAUSTED with both sizes.
@@ -56,6 +59,21 @@ class Backend {
   virtual absl::StatusOr<Buffer> AllocateHost(size_t bytes) = 0;
   virtual absl::Status SwapOut(void* host, const void* device, size_t bytes) = 0;
   virtual absl::Status SwapIn(void* device, const void* host, size_t bytes) = 0;
+
+  // Takes the memory that ops of steps within `limits` need beside their params, so that no step
+  // allocates; once the weights are packed. WorkspaceBytes says how much that is. INVALID_ARGUMENT
+  // or UNIMPLEMENTED when no such step can be computed.
+  virtual absl::StatusOr<int64_t> WorkspaceBytes(const LargestStep& /*limits*/) const { return 0; }
+  virtual absl::Status Reserve(const LargestStep& /*limits*/) { return absl::OkStatus(); }
+
+  // Around the ops that compute a step's logits of the rows `row_ids` (host): they depend on what
+  // the two say and on what the batch's arrays hold, on nothing else. When BeginStep answers true,
+  // they have been started already, from a recording, and neither they nor EndStep may be called.
+  virtual absl::StatusOr<bool> BeginStep(const StepBatch& /*batch*/,
+                                         const std::vector<int32_t>& /*row_ids*/) {
+    return false;
+  }
+  virtual absl::Status EndStep() { return absl::OkStatus(); }
 
   // The sources must outlive the weights: a backend may read them in place.
   virtual absl::StatusOr<std::unique_ptr<LinearWeight>> PackLinear(const LinearSource& source) = 0;

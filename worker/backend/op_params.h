@@ -36,11 +36,21 @@ struct StepBatch {
   int32_t num_groups = 1;
   const int64_t* slots = nullptr;  // [num_groups, num_rows]; block * block_size + offset in it
   const BlockId* block_tables = nullptr;  // [num_groups, num_table_entries]
-  int64_t num_table_entries = 0;          // sum of table_length
+  int64_t num_table_entries = 0;          // at least the sum of table_length; the rest is padding
   std::vector<SequenceRows> sequences;    // host
 
   const int64_t* SlotsOf(int32_t group) const { return slots + int64_t{group} * num_rows; }
   const BlockId* TablesOf(int32_t group) const { return block_tables + group * num_table_entries; }
+};
+
+// Bounds of the steps that will come.
+struct LargestStep {
+  int32_t max_rows = 0;       // tokens
+  int32_t max_sequences = 0;  // of a batch
+  int32_t max_sampled = 0;    // rows of logits
+  int32_t max_positions = 0;  // of a sequence
+  int32_t num_heads = 0;      // query heads
+  CacheGeometry geometry;
 };
 
 // The physical pool. Block-major; the layout inside a block and layer is the backend's own, of

@@ -110,12 +110,16 @@ absl::StatusOr<Matrix> Decoder::Forward(const StepBatch& batch, const KvPoolView
   rows_ = batch.num_rows;
   if (rows_ == 0) return Rows(logits_, 0, config.vocab_size);
 
+  OCTAVO_ASSIGN_OR_RETURN(const bool started, backend_.BeginStep(batch, row_ids));
+  if (started) return Rows(logits_, static_cast<int64_t>(row_ids.size()), config.vocab_size);
   const Matrix hidden = Rows(hidden_, batch.num_rows, config.hidden_size);
   OCTAVO_RETURN_IF_ERROR(
       backend_.Embed({model_.embedding.get(), batch.token_ids, config.embedding_scale, hidden}));
   for (int32_t layer = 0; layer < config.num_layers; ++layer)
     OCTAVO_RETURN_IF_ERROR(Layer(layer, batch, pool));
-  return Logits(row_ids);
+  OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, Logits(row_ids));
+  OCTAVO_RETURN_IF_ERROR(backend_.EndStep());
+  return logits;
 }
 
 absl::StatusOr<Matrix> Decoder::Logits(const std::vector<int32_t>& row_ids) {

@@ -1,6 +1,8 @@
 #include "worker/model/step_inputs.h"
 
 #include <algorithm>
+#include <bit>
+#include <span>
 
 #include "common/check.h"
 #include "common/status_macros.h"
@@ -29,14 +31,18 @@ absl::Status StepInputs::Build(const StepPlan& plan, const TableMirror& mirror) 
   }
   batch_.num_rows = static_cast<int32_t>(token_ids_.size());
   batch_.num_groups = static_cast<int32_t>(mirror.limits().group_windows.size());
+  // The tables of the second group and those after it begin where few lengths make them begin.
+  if (batch_.num_groups > 1)
+    batch_.num_table_entries = static_cast<int64_t>(
+        std::bit_ceil(std::max<uint64_t>(64, static_cast<uint64_t>(batch_.num_table_entries))));
   for (int32_t group = 0; group < batch_.num_groups; ++group) {
     for (size_t i = 0; i < sequences_.size(); ++i)
       AppendPlaces(batch_.sequences[i], *sequences_[i], group, mirror.limits().block_size);
+    if (batch_.num_groups > 1)
+      block_tables_.resize(static_cast<size_t>((group + 1) * batch_.num_table_entries),
+                           kPaddingBlock);
   }
-  OCTAVO_RETURN_IF_ERROR(Upload(token_ids_, device_token_ids_, &batch_.token_ids));
-  OCTAVO_RETURN_IF_ERROR(Upload(positions_, device_positions_, &batch_.positions));
-  OCTAVO_RETURN_IF_ERROR(Upload(slots_, device_slots_, &batch_.slots));
-  return Upload(block_tables_, device_block_tables_, &batch_.block_tables);
+  return Upload();
 }
 
 void StepInputs::AppendRows(const SeqSlice& slice, const MirroredSequence& sequence,
@@ -95,15 +101,30 @@ void StepInputs::AppendScores(const SeqSlice& slice, int32_t first_row) {
   }
 }
 
-template <typename T>
-absl::Status StepInputs::Upload(const std::vector<T>& host, Buffer& device, const T** out) {
-  const size_t bytes = host.size() * sizeof(T);
-  if (device.bytes() < bytes) {
-    OCTAVO_ASSIGN_OR_RETURN(device,
-                            backend_.Allocate(std::max<size_t>({bytes, 2 * device.bytes(), 4096})));
+absl::Status StepInputs::Upload() {
+  constexpr size_t kAlignment = 64;
+  host_.clear();
+  const auto append = [&](const auto& values) {
+    const size_t at = host_.size();
+    const auto bytes = std::as_bytes(std::span(values));
+    host_.insert(host_.end(), bytes.begin(), bytes.end());
+    host_.resize((host_.size() + kAlignment - 1) / kAlignment * kAlignment);
+    return at;
+  };
+  const size_t slots = append(slots_);
+  const size_t positions = append(positions_);
+  const size_t token_ids = append(token_ids_);
+  const size_t block_tables = append(block_tables_);
+  if (device_.bytes() < host_.size()) {
+    const size_t bytes = std::max<size_t>({host_.size(), 2 * device_.bytes(), 4096});
+    OCTAVO_ASSIGN_OR_RETURN(device_, backend_.Allocate(bytes));
   }
-  *out = device.as<T>();
-  return bytes == 0 ? absl::OkStatus() : backend_.CopyToDevice(device.data(), host.data(), bytes);
+  const std::byte* const device = device_.data();
+  batch_.slots = reinterpret_cast<const int64_t*>(device + slots);
+  batch_.positions = reinterpret_cast<const int32_t*>(device + positions);
+  batch_.token_ids = reinterpret_cast<const TokenId*>(device + token_ids);
+  batch_.block_tables = reinterpret_cast<const BlockId*>(device + block_tables);
+  return backend_.CopyToDevice(device_.data(), host_.data(), host_.size());
 }
 
 }  // namespace octavo

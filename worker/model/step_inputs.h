@@ -2,6 +2,7 @@
 #ifndef OCTAVO_WORKER_MODEL_STEP_INPUTS_H_
 #define OCTAVO_WORKER_MODEL_STEP_INPUTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -45,8 +46,9 @@ class StepInputs {
   // The group's part of the table, and the slots of the rows.
   void AppendPlaces(const SequenceRows& rows, const MirroredSequence& sequence, int32_t group,
                     int32_t block_size);
-  template <typename T>
-  absl::Status Upload(const std::vector<T>& host, Buffer& device, const T** out);
+  // Sends the arrays in one copy. Where each begins depends on the numbers of rows and groups only,
+  // the tables being last: steps of equal rows read from equal addresses.
+  absl::Status Upload();
 
   Backend& backend_;
   StepBatch batch_;
@@ -58,12 +60,13 @@ class StepInputs {
   std::vector<int32_t> scored_row_ids_;
   std::vector<SampleRow> score_rows_;
 
-  // Host sides and device sides of the arrays of batch_.
+  // The arrays of batch_.
   std::vector<TokenId> token_ids_;
   std::vector<int32_t> positions_;
   std::vector<int64_t> slots_;
   std::vector<BlockId> block_tables_;
-  Buffer device_token_ids_, device_positions_, device_slots_, device_block_tables_;
+  std::vector<std::byte> host_;  // all of them, as they lie in device_
+  Buffer device_;
 };
 
 }  // namespace octavo

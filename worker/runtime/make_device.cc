@@ -6,6 +6,9 @@
 #include "common/status_macros.h"
 #include "worker/cpu/cpu_backend.h"
 #include "worker/cpu/isa.h"
+#if OCTAVO_CUDA
+#include "worker/cuda/cuda_backend.h"
+#endif
 
 namespace octavo {
 namespace {
@@ -43,6 +46,23 @@ absl::StatusOr<std::optional<Isa>> ParseIsa(const std::string& isa) {
       absl::StrCat("--isa is ", isa, "; it must be auto, avx2 or avx512"));
 }
 
+#if OCTAVO_CUDA
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions& options) {
+  if (options.dtype != "auto" && options.dtype != "bfloat16")
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype is ", options.dtype, "; the cuda backend computes in bfloat16"));
+  cuda::CudaBackendOptions cuda;
+  cuda.device = options.index;
+  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<cuda::CudaBackend> backend,
+                          cuda::CudaBackend::Create(cuda));
+  return backend;
+}
+#else
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions&) {
+  return absl::UnimplementedError("--backend is cuda; this build has only cpu");
+}
+#endif
+
 }  // namespace
 
 absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint) {
@@ -61,6 +81,10 @@ absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint) {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
                                                     const Checkpoint& checkpoint) {
+  if (options.backend == "cuda") return MakeCudaDevice(options);
+  if (options.backend != "cpu")
+    return absl::InvalidArgumentError(
+        absl::StrCat("--backend is ", options.backend, "; it must be cpu or cuda"));
   CpuBackendOptions cpu;
   cpu.threads = options.threads;
   OCTAVO_ASSIGN_OR_RETURN(cpu.activations, ParseActivations(options, checkpoint));

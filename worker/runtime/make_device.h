@@ -14,9 +14,11 @@
 namespace octavo {
 
 struct DeviceOptions {
-  int32_t threads = 0;         // 0: the physical cores that affinity and cgroup allow
-  std::string dtype = "auto";  // of activations: auto, float32, bfloat16, int8
-  std::string isa = "auto";    // auto, avx2, avx512
+  std::string backend = "cpu";  // cpu, cuda
+  int32_t index = 0;            // of the card, among those CUDA_VISIBLE_DEVICES leaves
+  int32_t threads = 0;          // 0: the physical cores that affinity and cgroup allow
+  std::string dtype = "auto";   // of activations: auto, float32, bfloat16, int8
+  std::string isa = "auto";     // auto, avx2, avx512
 };
 
 // What "auto" means for a checkpoint where the CPU can: bfloat16 when its matrices are, int8 when
@@ -25,7 +27,7 @@ struct DeviceOptions {
 absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint);
 
 // INVALID_ARGUMENT naming the option; FAILED_PRECONDITION when the machine lacks the instruction
-// set.
+// set or the card; UNIMPLEMENTED for the cuda backend in a build without it.
 absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
                                                     const Checkpoint& checkpoint);
 

@@ -33,6 +33,16 @@ struct MemoryUse {
 absl::StatusOr<WorkerCapacity> PlanHostMemory(const MemoryFlags& flags, const DeviceMemory& memory,
                                               const MemoryUse& use, const CacheGeometry& geometry);
 
+// The budget of a card: without flags what a share of kDefaultUtilization of its memory leaves
+// beside all that is in use there, weights, the context and other processes included, and the
+// largest step. Swapped blocks go to the host, of whose memory `host_free_bytes` are free. Errors
+// as above.
+inline constexpr double kDefaultUtilization = 0.9;
+absl::StatusOr<WorkerCapacity> PlanDeviceMemory(const MemoryFlags& flags,
+                                                const DeviceMemory& memory, int64_t host_free_bytes,
+                                                const MemoryUse& use,
+                                                const CacheGeometry& geometry);
+
 }  // namespace octavo
 
 #endif  // OCTAVO_WORKER_RUNTIME_MEMORY_PLANNER_H_

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/cpu/host_limits.h"
 
 namespace octavo {
 namespace {
@@ -44,13 +45,14 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   limits.max_rows = config.max_num_batched_tokens;
   limits.max_sampled = std::min(config.max_num_seqs, config.max_num_batched_tokens);
   limits.max_positions = config.max_model_len;
-  const MemoryUse use = {model_.weight_bytes, Decoder::ActivationBytes(model_.config, limits)};
-
-  if (config.num_blocks == 0) {
-    OCTAVO_ASSIGN_OR_RETURN(const DeviceMemory memory, backend_.Memory());
-    return PlanHostMemory(memory_, memory, use, geometry);
-  }
+  const LargestStep step = {limits.max_rows,      config.max_num_seqs,     limits.max_sampled,
+                            limits.max_positions, model_.config.num_heads, geometry};
+  const int64_t activation_bytes = Decoder::ActivationBytes(model_.config, limits);
+  OCTAVO_ASSIGN_OR_RETURN(const int64_t workspace_bytes, backend_.WorkspaceBytes(step));
+  const MemoryUse use = {model_.weight_bytes, activation_bytes + workspace_bytes};
+  if (config.num_blocks == 0) return Plan(use, geometry);
   Forget();
+  OCTAVO_RETURN_IF_ERROR(backend_.Reserve(step));
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                           Decoder::Create(backend_, model_, limits));
   OCTAVO_ASSIGN_OR_RETURN(
@@ -71,6 +73,7 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   }
   inputs_ = std::make_unique<StepInputs>(backend_);
   decoder_ = std::move(decoder);
+  activation_bytes_ = activation_bytes;
 
   WorkerCapacity capacity;
   capacity.num_blocks = config.num_blocks;
@@ -80,6 +83,17 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   capacity.kv_budget_bytes = geometry.PoolBytes(config.num_blocks + 1);
   capacity.budget_reason = absl::StrCat(config.num_blocks, " blocks, as configured");
   return capacity;
+}
+
+absl::StatusOr<WorkerCapacity> ModelRunner::Plan(const MemoryUse& use,
+                                                 const CacheGeometry& geometry) const {
+  OCTAVO_ASSIGN_OR_RETURN(DeviceMemory memory, backend_.Memory());
+  if (!memory.dedicated) return PlanHostMemory(memory_, memory, use, geometry);
+  // What a configuration gives back first.
+  if (pool_ != nullptr)
+    memory.free_bytes += pool_->geometry().PoolBytes(pool_->num_blocks() + 1) + activation_bytes_;
+  OCTAVO_ASSIGN_OR_RETURN(const HostMemory host, ReadHostMemory());
+  return PlanDeviceMemory(memory_, memory, host.available_bytes, use, geometry);
 }
 
 void ModelRunner::Forget() {
@@ -108,7 +122,12 @@ absl::StatusOr<StepResult> ModelRunner::Execute(const StepPlan& plan) {
   }
   const auto start = std::chrono::steady_clock::now();
   OCTAVO_RETURN_IF_ERROR(pool_->CopyBlocks(plan.copies));
-  if (!plan.slices.empty()) OCTAVO_RETURN_IF_ERROR(Compute(plan, &result));
+  if (!plan.slices.empty()) {
+    OCTAVO_RETURN_IF_ERROR(Compute(plan, &result));
+  } else if (!plan.copies.empty()) {
+    // An answered step is a complete one: later swaps run beside the ops, not behind them.
+    OCTAVO_RETURN_IF_ERROR(backend_.Synchronize());
+  }
   result.compute_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (swapping != nullptr) {

@@ -49,6 +49,7 @@ class ModelRunner {
 
  private:
   SwapQueue* swaps();
+  absl::StatusOr<WorkerCapacity> Plan(const MemoryUse& use, const CacheGeometry& geometry) const;
   absl::Status Compute(const StepPlan& plan, StepResult* result);
   absl::Status Sample(Matrix logits, StepResult* result);
   // Known tokens, some rows of logits at a time.
@@ -57,6 +58,7 @@ class ModelRunner {
   Backend& backend_;
   const Model& model_;
   const MemoryFlags memory_;
+  int64_t activation_bytes_ = 0;  // of decoder_
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<TableMirror> mirror_;
   std::unique_ptr<Decoder> decoder_;

@@ -7,8 +7,19 @@ namespace octavo {
 namespace {
 
 constexpr int32_t kMostThreads = 1024;
+constexpr int32_t kMostDevices = 64;
 
 void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
+  app.add_option("--backend", device->backend,
+                 "What computes: cpu, or cuda for one NVIDIA card, in bfloat16, in builds that "
+                 "have it")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--device", device->index,
+                 "Which card, of those that CUDA_VISIBLE_DEVICES leaves, from 0; only with "
+                 "--backend cuda")
+      ->check(CLI::Range(0, kMostDevices - 1))
+      ->capture_default_str();
   app.add_option("--threads", device->threads,
                  "Compute threads; 0: one per physical core that affinity and cgroup allow")
       ->check(CLI::Range(0, kMostThreads))
@@ -28,14 +39,15 @@ void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
 void AddMemoryFlags(CLI::App& app, MemoryFlags* memory) {
   app.add_option("--gpu-memory-utilization", memory->utilization,
                  "Share of the device's whole memory for weights, activations and KV cache, in "
-                 "(0, 1]; default for a CPU: min(4 GiB, half of what is free) for the KV cache")
+                 "(0, 1]; default for a card: 0.9; for a CPU: min(4 GiB, half of what is free) "
+                 "for the KV cache")
       ->check(CLI::Range(0.0, 1.0));
   AddByteSizeOption(app, "--kv-cache-memory-bytes", &memory->kv_cache_bytes,
                     "Bytes of KV cache, like 512MiB; overrides --gpu-memory-utilization");
   AddByteSizeOption(app, "--swap-space", &memory->swap_bytes,
                     "Bytes of host memory for the KV blocks of preempted requests, like 4GiB, "
-                    "touched only as they are used; 0: none, they are recomputed; default: "
-                    "min(4 GiB, a quarter of what is free)");
+                    "touched only as they are used (with --backend cuda pinned at once); 0: none, "
+                    "they are recomputed; default: min(4 GiB, a quarter of what is free)");
   if (app.get_option_no_throw("--num-gpu-blocks-override") == nullptr)
     app.add_option("--num-gpu-blocks-override", memory->num_blocks,
                    "Blocks of KV cache, whatever the memory; overrides the two above")

@@ -39,6 +39,17 @@ TEST(MakeDevice, RefusesUnknownOptionsByName) {
   EXPECT_THAT(error({.dtype = "nonsense"}), HasSubstr("--dtype is nonsense"));
   EXPECT_THAT(error({.isa = "sse2"}), HasSubstr("--isa is sse2"));
   EXPECT_THAT(error({.threads = -1}), HasSubstr("-1"));
+  EXPECT_THAT(error({.backend = "tpu"}), HasSubstr("--backend is tpu; it must be cpu or cuda"));
+}
+
+// A build with it refuses on a machine without so many cards.
+TEST(MakeDevice, CudaNeedsABuildWithItAndACard) {
+  const absl::Status status = MakeDevice({.backend = "cuda", .index = 63}, *Open("qwen2")).status();
+  if (status.code() == absl::StatusCode::kUnimplemented) {
+    EXPECT_EQ(status.message(), "--backend is cuda; this build has only cpu");
+  } else {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  }
 }
 
 }  // namespace

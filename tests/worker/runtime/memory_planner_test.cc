@@ -74,6 +74,32 @@ TEST(MemoryPlanner, SwapSpaceIsAQuarterOfWhatIsFreeUnlessTold) {
             100 * kMiB / 368640);
 }
 
+// An 80 GiB card with 4 GiB in use, on a host with 10 GiB free.
+WorkerCapacity PlanCard(const MemoryFlags& flags, int64_t used_bytes = 4 * kGiB) {
+  const DeviceMemory card = {80 * kGiB, 80 * kGiB - used_bytes, /*dedicated=*/true};
+  const absl::StatusOr<WorkerCapacity> capacity =
+      PlanDeviceMemory(flags, card, 10 * kGiB, kUse, SmolGeometry());
+  EXPECT_TRUE(capacity.ok()) << capacity.status();
+  return capacity.value_or(WorkerCapacity{});
+}
+
+TEST(MemoryPlanner, ACardGivesNineTenthsLessWhatIsInUse) {
+  const WorkerCapacity capacity = PlanCard({});
+  EXPECT_EQ(capacity.kv_budget_bytes, 72 * kGiB - 4 * kGiB - kUse.activation_bytes);
+  EXPECT_THAT(capacity.budget_reason,
+              HasSubstr("--gpu-memory-utilization 0.9 of 80.0 GiB, less 4.0 GiB in use"));
+  EXPECT_EQ(PlanCard({.utilization = 0.5}).kv_budget_bytes,
+            40 * kGiB - 4 * kGiB - kUse.activation_bytes);
+  EXPECT_EQ(PlanCard({}, 75 * kGiB).num_blocks, 0);
+  EXPECT_EQ(PlanCard({.num_blocks = 7}).num_blocks, 7);
+  EXPECT_EQ(PlanCard({.kv_cache_bytes = kGiB}).kv_budget_bytes, kGiB);
+}
+
+TEST(MemoryPlanner, ACardsSwappedBlocksGoToTheHost) {
+  EXPECT_EQ(PlanCard({}).num_swap_blocks, 10 * kGiB / 4 / 368640);
+  EXPECT_EQ(PlanCard({.swap_bytes = kGiB}).num_swap_blocks, kGiB / 368640);
+}
+
 TEST(MemoryPlanner, RefusesFlagsOutOfRangeByName) {
   const auto error = [](const MemoryFlags& flags) {
     return std::string(PlanHostMemory(flags, kMemory, kUse, SmolGeometry()).status().message());

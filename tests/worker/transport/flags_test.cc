@@ -23,6 +23,8 @@ TEST(WorkerFlags, HaveTheirDefaults) {
   const WorkerFlags flags = Parse({"--model", "m.gguf"});
   EXPECT_EQ(flags.model_path, "m.gguf");
   EXPECT_EQ(flags.listen, "127.0.0.1:50061");
+  EXPECT_EQ(flags.device.backend, "cpu");
+  EXPECT_EQ(flags.device.index, 0);
   EXPECT_EQ(flags.device.threads, 0);
   EXPECT_EQ(flags.device.dtype, "auto");
   EXPECT_FALSE(flags.memory.utilization.has_value());
@@ -31,13 +33,25 @@ TEST(WorkerFlags, HaveTheirDefaults) {
 }
 
 TEST(WorkerFlags, ReachTheExecutor) {
-  const LocalExecutorOptions options =
-      ExecutorOptions(Parse({"--model", "m", "--threads", "3", "--dtype", "bfloat16", "--isa",
-                             "avx2", "--gpu-memory-utilization", "0.5", "--kv-cache-memory-bytes",
-                             "512MiB", "--num-gpu-blocks-override", "400", "--swap-space", "0"}),
-                      "here");
+  const std::vector<std::string> device = {"--backend", "cuda", "--device", "1",
+                                           "--threads", "3",    "--isa",    "avx2"};
+  const std::vector<std::string> memory = {"--kv-cache-memory-bytes", "512MiB", "--swap-space",
+                                           "0"};
+  std::vector<std::string> arguments = {"--model",
+                                        "m",
+                                        "--dtype",
+                                        "bfloat16",
+                                        "--gpu-memory-utilization",
+                                        "0.5",
+                                        "--num-gpu-blocks-override",
+                                        "400"};
+  arguments.insert(arguments.end(), device.begin(), device.end());
+  arguments.insert(arguments.end(), memory.begin(), memory.end());
+  const LocalExecutorOptions options = ExecutorOptions(Parse(arguments), "here");
   EXPECT_EQ(options.name, "here");
   EXPECT_EQ(options.model_path, "m");
+  EXPECT_EQ(options.device.backend, "cuda");
+  EXPECT_EQ(options.device.index, 1);
   EXPECT_EQ(options.device.threads, 3);
   EXPECT_EQ(options.device.dtype, "bfloat16");
   EXPECT_EQ(options.device.isa, "avx2");
@@ -53,7 +67,9 @@ TEST(WorkerFlags, RefuseValuesOutOfRange) {
                                                     {"--gpu-memory-utilization", "1.5"},
                                                     {"--kv-cache-memory-bytes", "lots"},
                                                     {"--num-gpu-blocks-override", "0"},
-                                                    {"--isa", "mmx"}})
+                                                    {"--isa", "mmx"},
+                                                    {"--backend", "tpu"},
+                                                    {"--device", "-1"}})
     EXPECT_THROW(Parse(arguments), CLI::ParseError) << arguments[0];
 }
 
