@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "worker/backend/sampling_math.h"
 #include "worker/cpu/simd16.h"
 
 namespace octavo {
@@ -30,13 +31,6 @@ __m256 IsNan(simd::Vec x) {
                       _mm256_cmp_ps(simd::High(x), simd::High(x), _CMP_UNORD_Q));
 }
 
-// a where x is above -infinity, 0 elsewhere.
-simd::Vec WhereFinite(simd::Vec a, simd::Vec x) {
-  const __m256 lowest = _mm256_set1_ps(-kInfinity);
-  return {_mm256_and_ps(a.lo, _mm256_cmp_ps(x.lo, lowest, _CMP_GT_OQ)),
-          _mm256_and_ps(a.hi, _mm256_cmp_ps(x.hi, lowest, _CMP_GT_OQ))};
-}
-
 // Bit i: lane i is >= bound.
 uint32_t AtLeast(simd::Vec x, __m256 bound) {
   const auto low =
@@ -46,8 +40,18 @@ uint32_t AtLeast(simd::Vec x, __m256 bound) {
   return low | high << 8;
 }
 
+// To multiples of 2^-44: floats from 2^-21 on are that already. What is left of -infinity, 2^-126,
+// becomes 0.
+__m256 RoundSmall(__m256 weights) {
+  const __m256 coarse = _mm256_set1_ps(0x1p-21f);
+  const __m256 rounded = _mm256_sub_ps(_mm256_add_ps(weights, coarse), coarse);
+  return _mm256_blendv_ps(rounded, weights, _mm256_cmp_ps(weights, coarse, _CMP_GE_OQ));
+}
+
+// SamplingWeight, lane by lane.
 simd::Vec WeightsOf(simd::Vec logits, simd::Vec max, simd::Vec scale) {
-  return WhereFinite(simd::Exp2(simd::Mul(simd::Sub(logits, max), scale)), logits);
+  const simd::Vec weights = simd::Exp2(simd::Mul(simd::Sub(logits, max), scale));
+  return {RoundSmall(weights.lo), RoundSmall(weights.hi)};
 }
 
 __m256d ToDouble(__m128 x) { return _mm256_cvtps_pd(x); }
@@ -85,14 +89,12 @@ float LogitMaxima::LowerBoundOfLargest(int64_t count) {
 }
 
 LogitWeights::LogitWeights(float max_logit, float temperature)
-    : max(max_logit),
-      scale(static_cast<float>(std::min(1.4426950408889634 / static_cast<double>(temperature),
-                                        double{std::numeric_limits<float>::max()}))) {}
+    : max(max_logit), scale(WeightScale(temperature)) {}
 
-double LogitWeights::Sum(std::span<const float> logits, std::vector<double>* block_sums) const {
+uint64_t LogitWeights::Sum(std::span<const float> logits, std::vector<uint64_t>* block_sums) const {
   const simd::Vec max_lanes = simd::Set1(max), scale_lanes = simd::Set1(scale);
   if (block_sums != nullptr) block_sums->clear();
-  double total = 0;
+  uint64_t total = 0;
   for (size_t block = 0; block < logits.size(); block += kBlock) {
     const size_t end = std::min(logits.size(), block + kBlock);
     __m256d sum = _mm256_setzero_pd();
@@ -106,7 +108,9 @@ double LogitWeights::Sum(std::span<const float> logits, std::vector<double>* blo
     }
     alignas(32) double lanes[4];
     _mm256_store_pd(lanes, sum);
-    const double block_sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    // At most kBlock, with 44 bits of fraction: exact.
+    const double sum_of_block = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    const auto block_sum = static_cast<uint64_t>(static_cast<int64_t>(sum_of_block * 0x1p44));
     if (block_sums != nullptr) block_sums->push_back(block_sum);
     total += block_sum;
   }

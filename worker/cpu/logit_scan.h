@@ -12,7 +12,7 @@ namespace octavo {
 
 struct Candidate {
   float logit = 0;
-  float weight = 0;  // exp((logit - max) / temperature)
+  float weight = 0;  // exp((logit - max) / temperature), a multiple of 2^-44
   TokenId token = 0;
 };
 
@@ -36,14 +36,13 @@ struct LogitMaxima {
   std::vector<float> order;  // working memory of LowerBoundOfLargest
 };
 
-// Logits are weighted by exp2((logit - max) * scale), scale = log2(e) / temperature; -infinity
-// weighs 0.
+// Logits are weighted as SamplingWeight (sampling_math.h) says, scale = log2(e) / temperature;
+// -infinity weighs 0. Sums are in units of 2^-44 and exact.
 struct LogitWeights {
   LogitWeights(float max, float temperature);
 
-  // Adds up the weights of every kBlock logits in order of id, in double; returns their total,
-  // added in order.
-  double Sum(std::span<const float> logits, std::vector<double>* block_sums = nullptr) const;
+  // Adds up the weights; block_sums: of every kBlock logits in order of id.
+  uint64_t Sum(std::span<const float> logits, std::vector<uint64_t>* block_sums = nullptr) const;
   // out[i] = weight of logits[i], the same bits as in Sum.
   void Of(std::span<const float> logits, float* out) const;
   void Weigh(std::span<Candidate> candidates) const;

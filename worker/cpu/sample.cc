@@ -7,52 +7,37 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/philox.h"
 #include "common/status_macros.h"
+#include "worker/backend/sample_check.h"
+#include "worker/backend/sampling_math.h"
 
 namespace octavo {
 namespace {
 
 constexpr size_t kBuckets = 512;
+constexpr double kWeightUnit = 0x1p-44;
 
-// The smallest float that is not below x.
-float RoundUp(double x) {
-  const float nearest = static_cast<float>(x);
-  return double{nearest} >= x ? nearest
-                              : std::nextafter(nearest, std::numeric_limits<float>::infinity());
-}
-
-double TotalWeight(std::span<const Candidate> candidates) {
-  double total = 0;
-  for (const Candidate& candidate : candidates) total += double{candidate.weight};
+uint64_t TotalWeight(std::span<const Candidate> candidates) {
+  uint64_t total = 0;
+  for (const Candidate& candidate : candidates) total += FixedWeight(candidate.weight);
   return total;
 }
 
-// The first token whose running total exceeds `target`; the last one when rounding left none.
-TokenId Pick(std::span<const Candidate> candidates, double target) {
-  double running = 0;
-  TokenId picked = candidates.front().token;
+// The first token whose running total exceeds `target`. REQUIRES: target < the total weight.
+TokenId Pick(std::span<const Candidate> candidates, uint64_t target) {
+  uint64_t running = 0;
   for (const Candidate& candidate : candidates) {
-    if (candidate.weight > 0) picked = candidate.token;
-    running += double{candidate.weight};
-    if (running > target) break;
+    running += FixedWeight(candidate.weight);
+    if (running > target) return candidate.token;
   }
-  return picked;
+  return candidates.back().token;
 }
 
 }  // namespace
 
-double SamplingUniform(const SampleRow& row) {
-  const auto bits =
-      SamplingBits(row.sampling.seed, row.choice_index, static_cast<uint64_t>(row.position));
-  return static_cast<double>((uint64_t{bits[0]} << 32 | bits[1]) >> 11) * 0x1p-53;
-}
-
 absl::StatusOr<SampleOutput> RowSampler::Sample(std::span<const float> logits,
                                                 const SampleRow& row) {
-  if (!maxima_.Scan(logits))
-    return absl::InternalError(absl::StrCat(
-        "logits hold NaN or infinity, or none is finite; the largest is ", maxima_.max));
+  if (!maxima_.Scan(logits)) return BadLogits(maxima_.max);
   SampleOutput output;
   if (row.target >= 0)
     output.token = row.target;
@@ -76,17 +61,15 @@ void RowSampler::Filter(std::span<const float> logits, const SamplingParams& sam
   const bool has_top_p = sampling.top_p < 1.0f;
   const double temperature = double{sampling.temperature};
   // exp((logit - max) / T) >= min_p, as a bound on the logit.
-  const float least =
-      sampling.min_p > 0
-          ? RoundUp(double{maxima_.max} + temperature * std::log(double{sampling.min_p}))
-          : std::numeric_limits<float>::lowest();
+  const float least = MinPBound(maxima_.max, MinPReach(sampling.temperature, sampling.min_p));
   if (has_top_k) {
     KeepMostLikely(logits, sampling.top_k);
     weights.Weigh(candidates_);
-    if (has_top_p) KeepMass(double{sampling.top_p} * TotalWeight(candidates_));
+    if (has_top_p) KeepMass(MassToKeep(sampling.top_p, TotalWeight(candidates_)));
   } else if (has_top_p) {
-    const double total = weights.Sum(logits);
-    const double dropped = (1.0 - double{sampling.top_p}) * total;
+    const uint64_t total = weights.Sum(logits);
+    const double dropped =
+        (1.0 - double{sampling.top_p}) * static_cast<double>(total) * kWeightUnit;
     // Tokens of weight dropped / vocab or less weigh at most `dropped` together, so the cut lies
     // above them. One nat of slack covers the rounding of weights.
     const double reach = std::log(static_cast<double>(vocab) / dropped) + 1.0;
@@ -94,7 +77,7 @@ void RowSampler::Filter(std::span<const float> logits, const SamplingParams& sam
                    static_cast<float>(double{maxima_.max} - temperature * std::max(reach, 0.0)),
                    &candidates_);
     weights.Weigh(candidates_);
-    KeepMass(double{sampling.top_p} * total);
+    KeepMass(MassToKeep(sampling.top_p, total));
   } else {
     CollectAtLeast(logits, maxima_, least, &candidates_);
     weights.Weigh(candidates_);
@@ -116,14 +99,14 @@ void RowSampler::KeepMostLikely(std::span<const float> logits, int64_t count) {
 
 // From the most likely down, a token stays while those before it weigh less than `mass`. Buckets of
 // equal width in the logit find the few tokens among which the cut lies; halving finds it there.
-void RowSampler::KeepMass(double mass) {
-  double before = NarrowToCut(mass);  // weight of the tokens ahead of order_, which all stay
+void RowSampler::KeepMass(uint64_t mass) {
+  uint64_t before = NarrowToCut(mass);  // weight of the tokens ahead of order_, which all stay
   auto begin = order_.begin();
   auto end = order_.end();
   while (end - begin > 32) {
     const auto middle = begin + (end - begin) / 2;
     std::nth_element(begin, middle, end, MoreLikely);
-    const double with_half = before + TotalWeight(std::span<const Candidate>(begin, middle));
+    const uint64_t with_half = before + TotalWeight(std::span<const Candidate>(begin, middle));
     if (with_half < mass) {
       before = with_half;
       begin = middle;
@@ -135,14 +118,14 @@ void RowSampler::KeepMass(double mass) {
   Candidate last = *begin;
   for (; begin != end && before < mass; ++begin) {
     last = *begin;
-    before += double{last.weight};
+    before += FixedWeight(last.weight);
   }
   std::erase_if(candidates_, [&](const Candidate& c) { return MoreLikely(last, c); });
 }
 
 // Fills order_ with the candidates of the bucket in which the weight, added up from the most likely
 // down, reaches `mass`; returns the weight before that bucket, which is less than `mass`.
-double RowSampler::NarrowToCut(double mass) {
+uint64_t RowSampler::NarrowToCut(uint64_t mass) {
   const auto [least, most] =
       std::minmax_element(candidates_.begin(), candidates_.end(),
                           [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
@@ -153,44 +136,34 @@ double RowSampler::NarrowToCut(double mass) {
   const auto bucket_of = [&](const Candidate& c) {  // monotone in the logit
     return std::min(static_cast<size_t>((top - c.logit) / width), kBuckets - 1);
   };
-  std::array<double, kBuckets> weights = {};
+  std::array<uint64_t, kBuckets> weights = {};
   for (const Candidate& candidate : candidates_)
-    weights[bucket_of(candidate)] += double{candidate.weight};
-  double before = 0;
+    weights[bucket_of(candidate)] += FixedWeight(candidate.weight);
+  uint64_t before = 0;
   size_t cut = 0;
   for (; cut + 1 < kBuckets && before + weights[cut] < mass; ++cut) before += weights[cut];
   std::erase_if(order_, [&](const Candidate& c) { return bucket_of(c) != cut; });
-  // Rounding may have pushed the cut past the last token that weighs anything.
-  if (order_.empty()) {
-    order_ = candidates_;
-    return 0;
-  }
   return before;
 }
 
 TokenId RowSampler::Draw(std::span<const float> logits, const SampleRow& row) {
   const SamplingParams& sampling = row.sampling;
   const LogitWeights weights(maxima_.max, sampling.temperature);
-  const double uniform = SamplingUniform(row);
+  const uint64_t random = SamplingRandom(sampling.seed, row.choice_index, row.position);
   const bool unfiltered =
       (sampling.top_k <= 0 || sampling.top_k >= static_cast<int64_t>(logits.size())) &&
       sampling.top_p >= 1.0f && sampling.min_p <= 0;
-  if (unfiltered) return DrawUnfiltered(logits, weights, uniform);
+  if (unfiltered) return DrawUnfiltered(logits, weights, random);
   Filter(logits, sampling, weights);
-  return Pick(candidates_, uniform * TotalWeight(candidates_));
+  return Pick(candidates_, DrawTarget(random, TotalWeight(candidates_)));
 }
 
 TokenId RowSampler::DrawUnfiltered(std::span<const float> logits, const LogitWeights& weights,
-                                   double uniform) {
-  double target = uniform * weights.Sum(logits, &block_sums_);
+                                   uint64_t random) {
+  uint64_t target = DrawTarget(random, weights.Sum(logits, &block_sums_));
   size_t block = 0;
-  size_t last_with_weight = 0;
-  for (; block < block_sums_.size(); ++block) {
-    if (block_sums_[block] > 0) last_with_weight = block;
-    if (target < block_sums_[block]) break;
+  for (; block + 1 < block_sums_.size() && target >= block_sums_[block]; ++block)
     target -= block_sums_[block];
-  }
-  if (block == block_sums_.size()) block = last_with_weight;
   const size_t first = block * LogitWeights::kBlock;
   const auto span =
       logits.subspan(first, std::min<size_t>(LogitWeights::kBlock, logits.size() - first));
@@ -204,10 +177,8 @@ TokenId RowSampler::DrawUnfiltered(std::span<const float> logits, const LogitWei
 
 void RowSampler::FillLogprobs(std::span<const float> logits, int32_t num_top,
                               SampleOutput* output) {
-  const double log_total = std::log(LogitWeights(maxima_.max, 1.0f).Sum(logits));
-  const auto logprob = [&](float logit) {
-    return static_cast<float>(double{logit} - double{maxima_.max} - log_total);
-  };
+  const double log_total = LogOfTotal(LogitWeights(maxima_.max, 1.0f).Sum(logits));
+  const auto logprob = [&](float logit) { return LogProbability(logit, maxima_.max, log_total); };
   output->logprob = logprob(logits[static_cast<size_t>(output->token)]);
   const auto count = std::min<int64_t>(num_top, static_cast<int64_t>(logits.size()));
   if (count <= 0) return;
@@ -220,21 +191,8 @@ void RowSampler::FillLogprobs(std::span<const float> logits, int32_t num_top,
 }
 
 absl::Status Sampler::Run(const SampleParams& params) {
+  OCTAVO_RETURN_IF_ERROR(CheckSampleParams(params));
   const auto rows = static_cast<int64_t>(params.rows.size());
-  if (params.out == nullptr) return absl::InvalidArgumentError("sample: out is missing");
-  if (rows != params.logits.rows)
-    return absl::InvalidArgumentError(
-        absl::StrCat("sample: ", rows, " rows to sample; logits have ", params.logits.rows));
-  if (rows > 0 && (params.logits.cols <= 0 || params.logits.data == nullptr))
-    return absl::InvalidArgumentError(
-        absl::StrCat("sample: logits have ", params.logits.cols, " columns"));
-  for (const SampleRow& row : params.rows) {
-    OCTAVO_RETURN_IF_ERROR(Validate(row.sampling, kMaxStepLogprobs));
-    if (row.target >= params.logits.cols)
-      return absl::InvalidArgumentError(absl::StrCat("sample: the target is token ", row.target,
-                                                     "; logits have ", params.logits.cols,
-                                                     " columns"));
-  }
   params.out->resize(params.rows.size());
 
   std::fill(statuses_.begin(), statuses_.end(), absl::OkStatus());

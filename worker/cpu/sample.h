@@ -30,21 +30,18 @@ class RowSampler {
   void Filter(std::span<const float> logits, const SamplingParams& sampling,
               const LogitWeights& weights);
   void KeepMostLikely(std::span<const float> logits, int64_t count);
-  void KeepMass(double mass);
-  double NarrowToCut(double mass);
+  void KeepMass(uint64_t mass);
+  uint64_t NarrowToCut(uint64_t mass);
   TokenId Draw(std::span<const float> logits, const SampleRow& row);
   TokenId DrawUnfiltered(std::span<const float> logits, const LogitWeights& weights,
-                         double uniform);
+                         uint64_t random);
   void FillLogprobs(std::span<const float> logits, int32_t num_top, SampleOutput* output);
 
   LogitMaxima maxima_;  // of the current row
   std::vector<Candidate> candidates_;
   std::vector<Candidate> order_;
-  std::vector<double> block_sums_;
+  std::vector<uint64_t> block_sums_;
 };
-
-// Uniform in [0, 1), 53 bits, from the row's counter-based stream (common/philox.h).
-double SamplingUniform(const SampleRow& row);
 
 // Spreads the rows over the pool's threads. Owned and called by the pool's owner.
 class Sampler {
