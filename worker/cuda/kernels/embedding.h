@@ -1,0 +1,33 @@
+// Rows of the embedding table as fp32 activations.
+#ifndef OCTAVO_WORKER_CUDA_KERNELS_EMBEDDING_H_
+#define OCTAVO_WORKER_CUDA_KERNELS_EMBEDDING_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace octavo::cuda {
+
+// out[r] = scale * table[token_ids[r]]. All pointers are device memory; strides are in elements.
+struct EmbeddingArgs {
+  const uint16_t* table = nullptr;  // bf16, [vocabulary, cols]
+  int64_t table_stride = 0;
+  int32_t vocabulary = 0;
+  // [rows]. The row of an id outside the vocabulary becomes NaN, so that sampling from what follows
+  // is an error and not a token.
+  const int32_t* token_ids = nullptr;
+  float scale = 1.0f;
+  float* out = nullptr;  // [rows, cols]
+  int64_t out_stride = 0;
+  int32_t rows = 0;
+  int32_t cols = 0;
+};
+
+// INVALID_ARGUMENT with value and limit, of rows 65,535.
+absl::Status LaunchEmbedding(const EmbeddingArgs& args, cudaStream_t stream);
+
+}  // namespace octavo::cuda
+
+#endif  // OCTAVO_WORKER_CUDA_KERNELS_EMBEDDING_H_

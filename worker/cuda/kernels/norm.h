@@ -1,0 +1,47 @@
+// RMSNorm of rows: Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
+#ifndef OCTAVO_WORKER_CUDA_KERNELS_NORM_H_
+#define OCTAVO_WORKER_CUDA_KERNELS_NORM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace octavo::cuda {
+
+// out[r] = bf16(x[row_ids[r]] / sqrt(mean(x^2) + eps) * weight): rows as a product reads them.
+// All pointers are device memory; strides are in elements.
+struct RmsNormArgs {
+  const float* x = nullptr;  // [*, cols]
+  int64_t x_stride = 0;
+  const int32_t* row_ids = nullptr;  // [rows], rows of x; nullptr: all, in order
+  const float* weight = nullptr;     // [cols]; nullptr: rows are only rounded
+  float eps = 0;
+  uint16_t* out = nullptr;  // bf16, [rows, cols]
+  int64_t out_stride = 0;
+  int32_t rows = 0;
+  int32_t cols = 0;
+};
+
+// INVALID_ARGUMENT with value and limit. 16-byte accesses where cols and strides are multiples of 8
+// and pointers of 16 bytes; any other shape works too.
+absl::Status LaunchRmsNorm(const RmsNormArgs& args, cudaStream_t stream);
+
+// out += x / sqrt(mean(x^2) + eps) * weight, in fp32.
+struct AddNormedArgs {
+  const float* x = nullptr;  // [rows, cols]
+  int64_t x_stride = 0;
+  const float* weight = nullptr;  // [cols]
+  float eps = 0;
+  float* out = nullptr;  // [rows, cols]
+  int64_t out_stride = 0;
+  int32_t rows = 0;
+  int32_t cols = 0;
+};
+
+absl::Status LaunchAddNormed(const AddNormedArgs& args, cudaStream_t stream);
+
+}  // namespace octavo::cuda
+
+#endif  // OCTAVO_WORKER_CUDA_KERNELS_NORM_H_
