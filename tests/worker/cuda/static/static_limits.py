@@ -1,0 +1,72 @@
+"""What the compiled kernels may cost. static_check.py reads this; docs/benchmarks/cuda_static.md explains it.
+
+The first row whose pattern is found in a kernel's name counts. A kernel without a row is only printed.
+"""
+import dataclasses
+import re
+
+
+@dataclasses.dataclass
+class Limits:
+    pattern: str
+    threads: int = 256  # of a block, as launched
+    shared_bytes: int = 0  # dynamic, of a block
+    in_flight_bytes: int = 0  # requested from memory by a block while it computes
+    min_in_flight_bytes: int = 0  # by all blocks of a multiprocessor together
+    max_registers: int = 255  # of a thread
+    max_local: int = 0  # loads and stores of local memory: spills and arrays indexed at run time
+    min_counts: dict = dataclasses.field(default_factory=dict)  # SASS instructions of the kernel: {"mma": 16}
+
+    def matches(self, name):
+        return re.search(self.pattern, name) is not None
+
+
+UNLIMITED = Limits("", max_local=1 << 30)
+ELEMENT_BYTES = {"f16": 2, "bf16": 2, "int8": 1, "e4m3": 1, "e5m2": 1}
+# 4.8 TB/s x 700 ns over 132 multiprocessors are 25 KB; twice that leaves room for barriers and ends of tiles.
+PLANNED_IN_FLIGHT = 48 << 10
+TILE_TOKENS = 16
+
+
+def decode(dtype, head_dim, head_tiles):
+    """PagedDecodeKernel<dtype, head_dim, head_tiles>: the shape of DecodeShapeOf in paged_decode_shape.h.
+
+    A tile of 16 tokens is head_dim / 16 products for K and as many for V per 8 query heads, and one ldmatrix for
+    each 16 x 16 elements of 16 bits of both. Some variants keep an address in local memory on sm_80: stored once,
+    loaded once for an item.
+    """
+    tile = 2 * TILE_TOKENS * head_dim * ELEMENT_BYTES[dtype] + (64 if dtype == "int8" else 0)
+    budget = 72 << 10
+    warps, stages = (2 if 8 * tile > budget else 4), 4
+    while stages > 2 and warps * stages * tile > budget:
+        stages -= 1
+    heads = 8 * head_tiles
+    ring = max(warps * stages * tile, warps * heads * (head_dim + 4) * 4)
+    return Limits(rf"^PagedDecodeKernel<{dtype}, {head_dim}, {head_tiles}>", threads=32 * warps,
+                  shared_bytes=ring + warps * heads * 8 + 16, in_flight_bytes=warps * (stages - 1) * tile,
+                  min_in_flight_bytes=PLANNED_IN_FLIGHT, max_registers=168, max_local=2,
+                  min_counts={"mma": head_dim // 8 * head_tiles, "cp.async": 1,
+                              "ldmatrix": head_dim // 8 * ELEMENT_BYTES[dtype] // 2})
+
+
+def prefill(dtype, head_dim):
+    """PagedPrefillKernel<dtype, head_dim>: 64 rows of queries against passes of 64 tokens (32 at head_dim 256).
+
+    A warp has 16 rows: head_dim / 16 x pass / 8 products for K and as many for V.
+    """
+    tiles = 2 if head_dim > 128 else 4
+    tile = 2 * TILE_TOKENS * head_dim * ELEMENT_BYTES[dtype] + (64 if dtype == "int8" else 0)
+    return Limits(rf"^PagedPrefillKernel<{dtype}, {head_dim}>", threads=128,
+                  shared_bytes=64 * head_dim * 2 + 2 * tiles * tile + 128 * 4, in_flight_bytes=tiles * tile,
+                  max_registers=248, min_counts={"mma": head_dim // 8 * tiles * 2, "cp.async": 1})
+
+
+LIMITS = [
+    *(decode(dtype, head_dim, head_tiles) for dtype in ("f16", "bf16", "e4m3", "e5m2")
+      for head_dim, head_tiles in ((64, 1), (64, 2), (80, 1), (96, 1), (128, 1), (128, 2), (256, 1))),
+    *(prefill(dtype, head_dim) for dtype in ELEMENT_BYTES for head_dim in (64, 80, 96, 128, 256)),
+]
+
+
+def limits_of(name):
+    return next((row for row in LIMITS if row.matches(name)), UNLIMITED)
