@@ -1,0 +1,69 @@
+// Connections from one rank to every other, and messages over them with a deadline.
+#ifndef OCTAVO_WORKER_COMM_GLOO_MESH_H_
+#define OCTAVO_WORKER_COMM_GLOO_MESH_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "worker/comm/communicator.h"
+
+namespace octavo {
+
+// A message of one round: to or from `peer`.
+struct MeshMessage {
+  int32_t peer = 0;
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
+// One thread calls everything but Abort. Gloo's exceptions end here.
+class GlooMesh {
+ public:
+  // Listens for the other ranks. INVALID_ARGUMENT naming the interface.
+  static absl::StatusOr<std::unique_ptr<GlooMesh>> Listen(const CommunicatorOptions& options);
+  ~GlooMesh();
+  GlooMesh(const GlooMesh&) = delete;
+  GlooMesh& operator=(const GlooMesh&) = delete;
+
+  const std::string& address() const { return address_; }
+  GroupPlace place() const { return options_.place; }
+  // Connects to every other rank. INVALID_ARGUMENT for addresses that are none; UNAVAILABLE or
+  // DEADLINE_EXCEEDED naming the rank.
+  absl::Status Connect(const std::vector<std::string>& addresses);
+
+  // One round: sends and receives at once, and returns when all are done, within the timeout. Every
+  // rank takes part in every round, perhaps with nothing to say. Sources must not change meanwhile.
+  absl::Status Exchange(const std::vector<MeshMessage>& sends,
+                        const std::vector<MeshMessage>& receives);
+  // Thread-safe: the round in progress and all after it return `reason`.
+  void Abort(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Links;  // Gloo's objects
+  struct Transfer;
+
+  explicit GlooMesh(const CommunicatorOptions& options);
+  absl::Status Wait(Transfer& transfer, absl::Time deadline);
+  // Remembers the first error.
+  absl::Status Fail(const absl::Status& status);
+  absl::Status LostRank(int32_t peer, absl::Time deadline, const char* what) const;
+
+  const CommunicatorOptions options_;
+  std::unique_ptr<Links> links_;
+  std::string address_;
+  uint64_t round_ = 0;
+  absl::Mutex mutex_;
+  Transfer* waiting_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace octavo
+
+#endif  // OCTAVO_WORKER_COMM_GLOO_MESH_H_
