@@ -61,9 +61,24 @@ def prefill(dtype, head_dim):
                   max_registers=248, min_counts={"mma": head_dim // 8 * tiles * 2, "cp.async": 1})
 
 
+def rows(pattern, threads, bytes_per_thread, **other):
+    """Streams rows, every thread with some 16-byte loads under way; blocks are small, so that many share the work."""
+    return Limits(pattern, threads=threads, in_flight_bytes=threads * bytes_per_thread,
+                  min_in_flight_bytes=PLANNED_IN_FLIGHT, max_registers=64, **other)
+
+
 LIMITS = [
     *(decode(dtype, head_dim, head_tiles) for dtype in ("f16", "bf16", "e4m3", "e5m2")
       for head_dim, head_tiles in ((64, 1), (64, 2), (80, 1), (96, 1), (128, 1), (128, 2), (256, 1))),
+    rows(r"^RmsNormRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 1}),
+    rows(r"^AddNormedRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 2}),
+    rows(r"^GateRow<.*true>", 128, 64, min_counts={"ld.128": 4, "st.128": 3}),
+    rows(r"^SoftcapRow<true>", 128, 32, min_counts={"ld.128": 2, "st.128": 2}),
+    rows(r"^AddBiasRow<true>", 128, 64, min_counts={"ld.128": 4, "st.128": 2}),
+    rows(r"^CopyPieces", 256, 64, min_counts={"ld.128": 4, "st.128": 4}),
+    Limits(r"^RopeAndWrite<\d+, true>", threads=128, max_registers=64, min_counts={"ld.128": 2, "st.128": 1}),
+    Limits(r"^SampleRows", threads=512, shared_bytes=17 << 10, in_flight_bytes=512 * 64,
+           min_in_flight_bytes=PLANNED_IN_FLIGHT, max_registers=64, min_counts={"ld.128": 1}),
     *(prefill(dtype, head_dim) for dtype in ELEMENT_BYTES for head_dim in (64, 80, 96, 128, 256)),
 ]
 
