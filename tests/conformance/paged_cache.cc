@@ -2,35 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "tests/conformance/float_rounding.h"
 
 namespace octavo {
-namespace {
-
-double ScaleOf(const PagedShape& shape) { return 1.0 / std::sqrt(shape.head_dim); }
-
-}  // namespace
-
-TokenRows RandomTokens(const PagedShape& shape, int32_t length, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0.0f, 1.4f);
-  TokenRows rows;
-  rows.length = length;
-  const auto fill = [&](std::vector<float>& values, int32_t heads) {
-    values.resize(static_cast<size_t>(length) * static_cast<size_t>(heads * shape.head_dim));
-    for (float& value : values) value = normal(random);
-  };
-  fill(rows.q, shape.num_heads);
-  fill(rows.k, shape.num_kv_heads);
-  fill(rows.v, shape.num_kv_heads);
-  return rows;
-}
 
 PagedCache::PagedCache(Backend& backend, const PagedShape& shape, int32_t num_blocks)
     : backend_(backend), shape_(shape) {
@@ -148,40 +126,7 @@ std::vector<float> PagedCache::Prefill(int32_t sequence, int32_t first, int32_t 
 }
 
 std::vector<double> PagedCache::Reference(int32_t sequence, int32_t position) const {
-  const TokenRows& tokens = sequences_[Index(sequence)].tokens;
-  const int32_t dim = shape_.head_dim;
-  const int32_t group = shape_.num_heads / shape_.num_kv_heads;
-  const int32_t first =
-      shape_.sliding_window > 0 ? std::max(0, position - shape_.sliding_window + 1) : 0;
-  const auto row = [&](const std::vector<float>& values, int32_t heads, int32_t at, int32_t head) {
-    return values.data() + (static_cast<size_t>(at) * Index(heads) + Index(head)) * Index(dim);
-  };
-  std::vector<double> out;
-  for (int32_t head = 0; head < shape_.num_heads; ++head) {
-    const float* q = row(tokens.q, shape_.num_heads, position, head);
-    std::vector<double> weights;
-    for (int32_t p = first; p <= position; ++p) {
-      const std::vector<float> k =
-          RoundRow(shape_.dtype, row(tokens.k, shape_.num_kv_heads, p, head / group), dim);
-      double score = 0;
-      for (int32_t d = 0; d < dim; ++d) score += double{q[d]} * double{k[Index(d)]};
-      score *= ScaleOf(shape_);
-      if (shape_.softcap > 0) score = shape_.softcap * std::tanh(score / shape_.softcap);
-      weights.push_back(score);
-    }
-    const double max = *std::max_element(weights.begin(), weights.end());
-    double total = 0;
-    for (double& weight : weights) total += weight = std::exp(weight - max);
-    std::vector<double> sums(Index(dim));
-    for (int32_t p = first; p <= position; ++p) {
-      const std::vector<float> v =
-          RoundRow(shape_.dtype, row(tokens.v, shape_.num_kv_heads, p, head / group), dim);
-      for (int32_t d = 0; d < dim; ++d)
-        sums[Index(d)] += weights[Index(p - first)] * double{v[Index(d)]};
-    }
-    for (const double sum : sums) out.push_back(sum / total);
-  }
-  return out;
+  return AttentionReference(shape_, tokens(sequence), position);
 }
 
 }  // namespace octavo

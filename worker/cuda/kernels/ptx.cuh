@@ -160,6 +160,17 @@ OCTAVO_PTX uint32_t pack_f16(float low, float high) {
   return result;
 #endif
 }
+// a - b of two fp16 each.
+OCTAVO_PTX uint32_t sub_f16x2(uint32_t a, uint32_t b) {
+#ifdef OCTAVO_EMULATION
+  return static_cast<uint32_t>(emulation::ToBits(
+      __hsub2(emulation::FromBits<__half2>(a), emulation::FromBits<__half2>(b))));
+#else
+  uint32_t result;
+  asm("sub.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+#endif
+}
 OCTAVO_PTX float2 unpack_bf16(uint32_t value) {
   return make_float2(__uint_as_float(value << 16), __uint_as_float(value & 0xffff0000u));
 }

@@ -1,0 +1,47 @@
+// Warps, stages and shared memory of the decode kernel: one place for kernel, launch and occupancy.
+#ifndef OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_SHAPE_H_
+#define OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_SHAPE_H_
+
+#include <cuda_runtime_api.h>
+
+#include "worker/cuda/kernels/attention_items.h"
+
+namespace octavo::cuda {
+
+struct DecodeShape {
+  int warps;
+  int stages;        // tiles of a warp's ring
+  int ring_bytes;    // of all warps
+  int shared_bytes;  // of a block of threads
+};
+
+// Floats between the rows of the warps' results beside head_dim: without bank conflicts.
+inline constexpr int kDecodeMergePadding = 4;
+
+// head_tiles: 8 query heads each. A block's rings take some 64 KB, so that it runs where a block
+// may have 99 KB (sm_86, sm_89) and three of them share the 227 KB of sm_90; head_dim 256 in 16
+// bits has two warps for that. No more than 4 stages: 32 KB of the smallest tiles.
+__host__ __device__ constexpr DecodeShape DecodeShapeOf(int head_dim, int element_bytes,
+                                                        bool scaled, int head_tiles) {
+  constexpr int kMostRingBytes = 72 * 1024;
+  const int tile_bytes = 2 * kTileTokens * head_dim * element_bytes + (scaled ? 64 : 0);
+  DecodeShape shape = {4, 4, 0, 0};
+  if (4 * 2 * tile_bytes > kMostRingBytes) shape.warps = 2;
+  while (shape.stages > 2 && shape.warps * shape.stages * tile_bytes > kMostRingBytes)
+    --shape.stages;
+  shape.ring_bytes = shape.warps * shape.stages * tile_bytes;
+  const int heads = 8 * head_tiles;
+  const int merge_bytes = shape.warps * heads * (head_dim + kDecodeMergePadding) * 4;
+  if (shape.ring_bytes < merge_bytes) shape.ring_bytes = merge_bytes;
+  shape.shared_bytes = shape.ring_bytes + shape.warps * heads * 2 * 4 + 16;
+  return shape;
+}
+
+// Tiles of 8 query heads that one block of threads computes.
+__host__ __device__ constexpr int DecodeHeadTiles(int head_dim, int group) {
+  return group > 8 && (head_dim == 64 || head_dim == 128) ? 2 : 1;
+}
+
+}  // namespace octavo::cuda
+
+#endif  // OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_SHAPE_H_

@@ -1,0 +1,8 @@
+#include "worker/cuda/kernels/paged_prefill_instances.cuh"
+
+namespace octavo::cuda {
+
+template absl::Status LaunchPrefillOfType<DType::kF8E4M3>(const PagedPrefillArgs& args,
+                                                          cudaStream_t stream);
+
+}  // namespace octavo::cuda
