@@ -23,9 +23,14 @@ namespace {
 // Gloo waits five times a context's timeout for a connection.
 constexpr int kConnectWaits = 5;
 constexpr size_t kMaxAddressBytes = 1024;  // of one pair
+// Of messages that nobody sends; rounds count from 1.
+constexpr uint64_t kWatchSlot = 0;
+constexpr std::chrono::hours kWatchTime(24 * 365);
 
+// Rounded up: what ends by it has reached its deadline.
 std::chrono::milliseconds ToChrono(absl::Duration duration) {
-  return std::chrono::milliseconds(std::max<int64_t>(1, absl::ToInt64Milliseconds(duration)));
+  return std::chrono::milliseconds(
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(absl::Ceil(duration, absl::Milliseconds(1)))));
 }
 
 // The addresses of one rank's pairs, [rank] with nothing for itself: two bytes of length, low byte
@@ -85,10 +90,51 @@ struct GlooMesh::Transfer {
   bool send = false;
 };
 
+// A byte that a peer never sends, waited for until the connection ends.
+struct GlooMesh::Watch {
+  int32_t peer = 0;
+  char byte = 0;
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+  std::thread thread;
+};
+
 GlooMesh::GlooMesh(const CommunicatorOptions& options)
     : options_(options), links_(std::make_unique<Links>()) {}
 
-GlooMesh::~GlooMesh() = default;
+GlooMesh::~GlooMesh() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+  }
+  for (const std::unique_ptr<Watch>& watch : watches_) {
+    watch->buffer->abortWaitRecv();
+    watch->thread.join();
+  }
+}
+
+void GlooMesh::StartWatches() {
+  for (int32_t peer = 0; peer < options_.place.size; ++peer) {
+    if (peer == options_.place.rank) continue;
+    auto watch = std::make_unique<Watch>();
+    watch->peer = peer;
+    watch->buffer = links_->context->createUnboundBuffer(&watch->byte, 1);
+    watch->buffer->recv(peer, kWatchSlot);
+    watch->thread = std::thread([this, seen = watch.get()] { RunWatch(*seen); });
+    watches_.push_back(std::move(watch));
+  }
+}
+
+void GlooMesh::RunWatch(Watch& watch) {
+  try {
+    watch.buffer->waitRecv(nullptr, kWatchTime);
+  } catch (const std::exception& error) {
+    absl::MutexLock lock(&mutex_);
+    // A wait that ends by its deadline ends all connections, and knows better whose fault it is.
+    if (closing_ || !lost_.ok() || absl::Now() >= deadline_) return;
+    lost_ = LostRank(watch.peer, absl::InfiniteFuture(), error.what());
+    AbortWait();
+  }
+}
 
 absl::StatusOr<std::unique_ptr<GlooMesh>> GlooMesh::Listen(const CommunicatorOptions& options) {
   OCTAVO_RETURN_IF_ERROR(Validate(options.place));
@@ -128,6 +174,11 @@ absl::Status GlooMesh::Connect(const std::vector<std::string>& addresses) {
       return Fail(LostRank(peer, deadline, error.what()));
     }
   }
+  try {
+    StartWatches();
+  } catch (const std::exception& error) {
+    return Fail(absl::UnavailableError(absl::StrCat("another rank is gone: ", error.what())));
+  }
   return absl::OkStatus();
 }
 
@@ -136,6 +187,7 @@ absl::Status GlooMesh::Exchange(const std::vector<MeshMessage>& sends,
   {
     absl::MutexLock lock(&mutex_);
     OCTAVO_RETURN_IF_ERROR(failed_);
+    OCTAVO_RETURN_IF_ERROR(lost_);
   }
   const absl::Time deadline = absl::Now() + options_.timeout;
   ++round_;
@@ -172,7 +224,9 @@ absl::Status GlooMesh::Wait(Transfer& transfer, absl::Time deadline) {
   {
     absl::MutexLock lock(&mutex_);
     OCTAVO_RETURN_IF_ERROR(failed_);
+    OCTAVO_RETURN_IF_ERROR(lost_);
     waiting_ = &transfer;
+    deadline_ = deadline;
   }
   absl::Status status;
   try {
@@ -186,13 +240,19 @@ absl::Status GlooMesh::Wait(Transfer& transfer, absl::Time deadline) {
   }
   absl::MutexLock lock(&mutex_);
   waiting_ = nullptr;
-  return failed_.ok() ? status : failed_;
+  deadline_ = absl::InfiniteFuture();
+  if (!failed_.ok()) return failed_;
+  return absl::IsCancelled(status) ? lost_ : status;
 }
 
 void GlooMesh::Abort(const absl::Status& reason) {
   OCTAVO_CHECK(!reason.ok());
   absl::MutexLock lock(&mutex_);
   if (failed_.ok()) failed_ = reason;
+  AbortWait();
+}
+
+void GlooMesh::AbortWait() {
   if (waiting_ == nullptr) return;
   if (waiting_->send) {
     waiting_->buffer->abortWaitSend();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -48,20 +49,30 @@ class GlooMesh {
  private:
   struct Links;  // Gloo's objects
   struct Transfer;
+  struct Watch;
 
   explicit GlooMesh(const CommunicatorOptions& options);
   absl::Status Wait(Transfer& transfer, absl::Time deadline);
+  // Notices the end of every peer, on a thread each. Gloo tells those who wait for messages that
+  // have not begun, but not who waits for the rest of one: that would wait for the whole timeout.
+  void StartWatches();
+  void RunWatch(Watch& watch);
+  void AbortWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Remembers the first error.
   absl::Status Fail(const absl::Status& status);
   absl::Status LostRank(int32_t peer, absl::Time deadline, const char* what) const;
 
   const CommunicatorOptions options_;
   std::unique_ptr<Links> links_;
+  std::vector<std::unique_ptr<Watch>> watches_;
   std::string address_;
   uint64_t round_ = 0;
   absl::Mutex mutex_;
   Transfer* waiting_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of the wait
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);  // what a watch has seen
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace octavo
