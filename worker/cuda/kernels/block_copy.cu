@@ -15,6 +15,8 @@ constexpr int kThreads = 256;
 constexpr int kLoads = 4;
 constexpr int64_t kPieceBytes = int64_t{kThreads} * kLoads * 16;
 
+}  // namespace
+
 __global__ void __launch_bounds__(kThreads)
     CopyPieces(const __grid_constant__ BlockCopyArgs a, int32_t pieces) {
   const BlockCopy copy = a.copies[blockIdx.x / pieces];
@@ -34,8 +36,6 @@ __global__ void __launch_bounds__(kThreads)
     if (at < a.block_bytes) *reinterpret_cast<uint4*>(to + at) = words[i];
   }
 }
-
-}  // namespace
 
 absl::Status LaunchBlockCopy(const BlockCopyArgs& args, cudaStream_t stream) {
   ShapeCheck check("block_copy");

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
+}  // namespace
+
 template <bool kVector>
 __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ EmbeddingArgs a) {
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kRowStep;
@@ -29,8 +31,6 @@ __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ Emb
   for (int i = 0; i < kRowStep; ++i) v[i] *= a.scale;
   StoreFloats<kVector>(a.out + row * a.out_stride + c, left, v);
 }
-
-}  // namespace
 
 absl::Status LaunchEmbedding(const EmbeddingArgs& args, cudaStream_t stream) {
   ShapeCheck check("embedding");

@@ -20,6 +20,8 @@ __device__ __forceinline__ float Activate(float x) {
   return x / (1.0f + __expf(-t));
 }
 
+}  // namespace
+
 template <GateActivation kActivation, bool kVector>
 __global__ void __launch_bounds__(kThreads) GateRow(const __grid_constant__ GateArgs a) {
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kRowStep;
@@ -35,6 +37,8 @@ __global__ void __launch_bounds__(kThreads) GateRow(const __grid_constant__ Gate
   if (a.out_bf16 != nullptr) StoreBf16<kVector>(a.out_bf16 + row * a.out_bf16_stride + c, left, v);
   if (a.out != nullptr) StoreFloats<kVector>(a.out + row * a.out_stride + c, left, v);
 }
+
+namespace {
 
 template <GateActivation kActivation>
 absl::Status LaunchFor(const GateArgs& args, bool vector, cudaStream_t stream) {

@@ -31,6 +31,8 @@ __device__ __forceinline__ float InverseRms(const float* x, int cols, float eps,
   return 1.0f / sqrtf(BlockSum(squares, warps) / static_cast<float>(cols) + eps);
 }
 
+}  // namespace
+
 template <bool kVector>
 __global__ void __launch_bounds__(kMaxThreads) RmsNormRow(const __grid_constant__ RmsNormArgs a) {
   Smem smem;
@@ -73,6 +75,8 @@ __global__ void __launch_bounds__(kMaxThreads)
     StoreFloats<kVector>(out + c, left, sum);
   }
 }
+
+namespace {
 
 // A block's threads: one step of the row where that is possible.
 int ThreadsFor(int cols) {

@@ -15,6 +15,8 @@ dim3 GridFor(int rows, int cols) {
   return dim3((cols + kThreads * kRowStep - 1) / (kThreads * kRowStep), rows);
 }
 
+}  // namespace
+
 template <bool kVector>
 __global__ void __launch_bounds__(kThreads) SoftcapRow(const __grid_constant__ SoftcapArgs a) {
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kRowStep;
@@ -39,6 +41,8 @@ __global__ void __launch_bounds__(kThreads) AddBiasRow(const __grid_constant__ A
   for (int i = 0; i < kRowStep; ++i) v[i] += bias[i];
   StoreFloats<kVector>(x, a.cols - c, v);
 }
+
+namespace {
 
 template <typename Args>
 absl::Status CheckRows(absl::string_view kernel, const Args& args) {

@@ -109,6 +109,8 @@ __device__ __forceinline__ void WriteRow(const PagedKv& kv, int keys_or_values, 
                               lane % 2 * 8) = make_uint2(words[0], words[1]);
 }
 
+}  // namespace
+
 template <int kGroup, bool kVector>
 __global__ void __launch_bounds__(kThreads)
     RopeAndWrite(const __grid_constant__ RopeKvWriteArgs a) {
@@ -155,6 +157,8 @@ __global__ void __launch_bounds__(kThreads)
   WriteRow<kGroup>(a.kv, is_key ? kKeys : kValues, head - (is_key ? first_k : first_v),
                    active ? a.slots[row] : 0, lane, active && head >= first_k, v);
 }
+
+namespace {
 
 template <int kGroup>
 absl::Status LaunchFor(const RopeKvWriteArgs& args, cudaStream_t stream) {

@@ -106,6 +106,8 @@ __device__ int FillTop(const LogitRow& row, int count, TopLogit* top, Amount* pi
   return num;
 }
 
+}  // namespace
+
 __global__ void __launch_bounds__(kSampleThreads)
     SampleRows(const __grid_constant__ SamplingArgs a, bool vector) {
   Smem smem;
@@ -155,6 +157,8 @@ __global__ void __launch_bounds__(kSampleThreads)
   reinterpret_cast<SampledRow*>(a.sampled)[blockIdx.x] = result;
   if (a.tokens != nullptr) a.tokens[blockIdx.x] = result.token;
 }
+
+namespace {
 
 constexpr size_t kSharedBytes =
     (kDigits + kSampleWarps + 4 + kMaxTop) * sizeof(Amount) + sizeof(int);
