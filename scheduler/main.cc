@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "common/heap.h"
 #include "common/program/program.h"
 #include "common/rpc/health_client.h"
 #include "common/rpc/server.h"
@@ -47,6 +48,7 @@ void CheckUsage(const SchedulerFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  KeepFreedHeap();
   CLI::App app(
       "The deciding side of Octavo: admits requests, pages the KV cache, plans every step, and "
       "streams answers to clients over gRPC.");

@@ -6,11 +6,13 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/heap.h"
 #include "common/program/program.h"
 #include "tools/command.h"
 
 int main(int argc, char** argv) {
   using octavo::tools::CommandBody;
+  octavo::KeepFreedHeap();
   octavo::Signals signals;
   CLI::App app("Serves large language models from a paged KV cache.", "octavo");
   app.set_version_flag("--version", absl::StrCat("octavo ", octavo::Version()),

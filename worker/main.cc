@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/byte_size.h"
+#include "common/heap.h"
 #include "common/log.h"
 #include "common/program/program.h"
 #include "common/rpc/health_client.h"
@@ -91,6 +92,7 @@ absl::Status Serve(const WorkerFlags& flags, const HostPort& listen, Signals& si
 }
 
 int Main(int argc, char** argv) {
+  KeepFreedHeap();
   CLI::App app(
       "The compute side of Octavo: holds a model's weights and KV blocks, and executes the "
       "steps of one scheduler.");

@@ -8,16 +8,17 @@
 namespace octavo {
 
 RequestState::RequestState(Request r, SequenceId first)
-    : request(std::move(r)),
-      rank{request.priority, request.arrival, request.id},
-      prompt_tokens(static_cast<int32_t>(request.prompt.size())),
-      choices(static_cast<size_t>(request.num_sequences())),
-      forked(request.n == 1 || request.beam.has_value()),
-      scored(request.prompt_logprobs < 0 ? prompt_tokens : 1) {
+    : choices(static_cast<size_t>(r.num_sequences())),
+      prompt_tokens(static_cast<int32_t>(r.prompt.size())),
+      rank{r.priority, r.arrival, r.id},
+      forked(r.n == 1 || r.beam.has_value()),
+      request(std::move(r)) {
+  scored = request.prompt_logprobs < 0 ? prompt_tokens : 1;
   for (int32_t i = 0; i < request.num_sequences(); ++i) {
     choices[i].request = this;
     choices[i].id = first + static_cast<SequenceId>(i);
     choices[i].choice_index = i;
+    choices[i].end = prompt_tokens + request.max_tokens;
   }
   choices[0].active = true;
   choices[0].tokens = std::move(request.prompt);

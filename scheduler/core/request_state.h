@@ -35,7 +35,7 @@ struct SequenceState {
   int32_t num_known() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_generated() const;
   // The steps in flight certainly sample its last token (step.6): nothing more to schedule.
-  bool ending() const;
+  bool ending() const { return num_known() + uncommitted_samples >= end; }
 
   // What every step looks at comes first.
   RequestState* request = nullptr;
@@ -44,6 +44,7 @@ struct SequenceState {
   int32_t computed = 0;
   int32_t uncommitted_samples = 0;  // over all incarnations
   int32_t publish_at = 0;           // committed tokens at which the next block is full
+  int32_t end = 0;                  // most tokens: those of the prompt and max_tokens
   // Its table begins with blocks of the request's source, which compute this many tokens: it goes
   // on once they are scheduled.
   int32_t awaits = 0;
@@ -52,8 +53,8 @@ struct SequenceState {
   bool active = false;
   bool started = false;   // a plan has told the workers about the table
   bool decoding = false;  // a slice of this incarnation sampled: the rest is one fed token per step
-  BlockTable table;
   std::vector<TokenId> tokens;  // prompt, then the committed part of the output
+  BlockTable table;
 
   PrefixChain chain;
   int32_t producing_from = 0;  // blocks that PrefixProducers may name it for
@@ -89,41 +90,37 @@ struct RequestState {
   // Back to before the fork, when nothing of it was committed.
   void Unfork();
 
-  Request request;  // `prompt` has moved into the first choice's tokens
-  Rank rank;
-  Phase phase = Phase::kWaiting;
-  int32_t prompt_tokens;
+  // What every step looks at comes first, on two cache lines.
   std::vector<SequenceState> choices;  // num_sequences() of them, never moved
   std::unique_ptr<BeamGroup> beams;    // of a beam search
-  int32_t num_active = 1;
-  bool forked;     // n is 1, or beams, or the step that samples the first tokens was scheduled
-  int32_t scored;  // prompt tokens that need no score any more; the first never does
-  int32_t cached_tokens = 0;
-  int32_t preemptions = 0;       // all, as reported
-  int32_t pool_preemptions = 0;  // those that count towards immunity (life.3)
-  absl::Time first_scheduled = absl::InfiniteFuture();
-  int32_t queued_tokens = 0;     // its share of the waiting tokens
-  int32_t waits_for_block = -1;  // of its leader's prefix, which another request is computing
-
-  // Of this incarnation: whose first blocks the other choices share, and how far it has come.
-  SequenceState* source = nullptr;
-  int32_t source_computed = 0;
-  // What an immune request with several choices has put aside for them.
-  BlockTable spare;
-  // While it waits: what it had before it was preempted. Only of one choice.
-  RetainedTable retained;
-
+  Phase phase = Phase::kWaiting;
   int32_t uncommitted_slices = 0;  // over all choices and incarnations
   // The last one that names a table, or swaps its blocks; 0: none in this epoch. A waiting request
   // does not start before it is committed.
   StepId last_step = 0;
+  // Of this incarnation: whose first blocks the other choices share, and how far it has come.
+  SequenceState* source = nullptr;
+  int32_t source_computed = 0;
+  int32_t num_active = 1;
+  absl::Time first_scheduled = absl::InfiniteFuture();
+  int32_t scored = 0;  // prompt tokens that need no score any more; the first never does
+  int32_t prompt_tokens;
+  Rank rank;
+  bool forked;  // n is 1, or beams, or the step that samples the first tokens was scheduled
+
+  Request request;  // `prompt` has moved into the first choice's tokens
+  int32_t cached_tokens = 0;
+  int32_t preemptions = 0;       // all, as reported
+  int32_t pool_preemptions = 0;  // those that count towards immunity (life.3)
+  int32_t queued_tokens = 0;     // its share of the waiting tokens
+  int32_t waits_for_block = -1;  // of its leader's prefix, which another request is computing
+  // What an immune request with several choices has put aside for them.
+  BlockTable spare;
+  // While it waits: what it had before it was preempted. Only of one choice.
+  RetainedTable retained;
 };
 
 inline int32_t SequenceState::num_generated() const { return num_known() - request->prompt_tokens; }
-
-inline bool SequenceState::ending() const {
-  return num_generated() + uncommitted_samples >= request->request.max_tokens;
-}
 
 }  // namespace octavo
 

@@ -211,7 +211,7 @@ void Scheduler::Deliver(SequenceState* choice, const SampledToken& sample, Token
   event->first_scheduled = request->first_scheduled;
   if (request->IsEos(sample.token)) {
     EndChoice(choice, FinishReason::kStop, event);
-  } else if (choice->num_generated() >= request->request.max_tokens) {
+  } else if (choice->num_known() >= choice->end) {
     EndChoice(choice, FinishReason::kLength, event);
   }
 }

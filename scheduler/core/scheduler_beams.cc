@@ -59,7 +59,7 @@ void Scheduler::Reparent(RequestState* request,
     if (next[rank] != nullptr) continue;
     while (unused->active) ++unused;
     SequenceState* child = next[rank] = &*unused;
-    const SequenceState* parent = parents[static_cast<size_t>(survivors[rank].parent)];
+    SequenceState* parent = parents[static_cast<size_t>(survivors[rank].parent)];
     child->active = true;
     child->tokens.reserve(static_cast<size_t>(request->max_cached_tokens()) + 1);
     child->tokens = parent->tokens;
@@ -69,7 +69,7 @@ void Scheduler::Reparent(RequestState* request,
     child->decoding = parent->decoding;
     if (!running) continue;
     kv.Prepare(&child->table, request->max_cached_tokens());
-    kv.Fork(parent->table, kv.NumRows(parent->table), &child->table);
+    kv.Fork(&parent->table, kv.NumRows(parent->table), &child->table);
   }
   for (size_t rank = 0; rank < survivors.size(); ++rank) {
     next[rank]->tokens.push_back(survivors[rank].token);

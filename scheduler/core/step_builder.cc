@@ -20,7 +20,10 @@ void StepBuilder::Build(StepPlan* plan, InFlightStep* record) {
   record_ = record;
   state_.head_wait = HeadWait::kNotForBlocks;
   const std::vector<RequestState*>& running = state_.queues.running();
-  plan->slices.reserve(std::max(running.size(), state_.last_slices) + 1);
+  // Room for all that could start too, so that the slices are never moved.
+  plan->slices.reserve(
+      std::min(static_cast<size_t>(state_.config.max_num_seqs),
+               std::max(running.size(), state_.last_slices) + state_.queues.waiting().size()));
   // By index, and the size anew each time: a decode may preempt its juniors, which come later.
   for (size_t i = 0; i < running.size(); ++i) {
     const bool beams = running[i]->beams != nullptr;
@@ -216,7 +219,7 @@ void StepBuilder::Fork(SequenceState* parent, SeqSlice* slice) {
     child.computed = parent->computed;
     child.publish_at = parent->publish_at;
     state_.kv.Prepare(&child.table, request->max_cached_tokens());
-    state_.kv.Fork(parent->table, state_.kv.BlocksFor(child.computed), &child.table);
+    state_.kv.Fork(&parent->table, state_.kv.BlocksFor(child.computed), &child.table);
     slice->forks.push_back({child.id, static_cast<uint32_t>(child.choice_index)});
     ++request->uncommitted_slices;
     ++child.uncommitted_samples;

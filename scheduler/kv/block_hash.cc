@@ -19,8 +19,10 @@ struct BlockHasher::Context {
     EVP_MD_CTX_free(digest);
     EVP_MD_free(sha256);
   }
+  // The digest is chosen once; naming it again would look it up again.
   void Begin() {
-    OCTAVO_CHECK(EVP_DigestInit_ex2(digest, sha256, nullptr) == 1, "SHA-256 cannot start");
+    const EVP_MD* type = EVP_MD_CTX_get0_md(digest) == nullptr ? sha256 : nullptr;
+    OCTAVO_CHECK(EVP_DigestInit_ex2(digest, type, nullptr) == 1, "SHA-256 cannot start");
   }
   void Add(const void* data, size_t bytes) {
     OCTAVO_CHECK(EVP_DigestUpdate(digest, data, bytes) == 1, "SHA-256 of bytes=", bytes);

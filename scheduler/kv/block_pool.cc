@@ -17,20 +17,6 @@ BlockPool::BlockPool(int64_t num_blocks) : num_blocks_(num_blocks), num_free_(nu
   }
 }
 
-BlockPool::Block& BlockPool::At(BlockId block) {
-  OCTAVO_CHECK(block > kPaddingBlock && block <= num_blocks_, "block=", block,
-               " num_blocks=", num_blocks_);
-  return blocks_[block];
-}
-
-int32_t BlockPool::ref_count(BlockId block) const {
-  return const_cast<BlockPool*>(this)->At(block).ref_count;
-}
-
-uint64_t BlockPool::lendings(BlockId block) const {
-  return const_cast<BlockPool*>(this)->At(block).lendings;
-}
-
 void BlockPool::Unlink(BlockId block) {
   Block& entry = blocks_[block];
   blocks_[entry.previous].next = entry.next;

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "common/check.h"
 #include "common/ids.h"
 
 namespace octavo {
@@ -25,10 +27,12 @@ class BlockPool {
   // Blocks that the tables would hold more if nothing were shared.
   int64_t num_saved() const { return num_references_ - (num_blocks_ - num_free_); }
   // Tables that hold the block.
-  int32_t ref_count(BlockId block) const;
+  int32_t ref_count(BlockId block) const { return At(block).ref_count; }
   // How often it was lent. Its content is good as long as this stays the same (kv.5).
-  uint64_t lendings(BlockId block) const;
+  uint64_t lendings(BlockId block) const { return At(block).lendings; }
 
+  // What Lend gives next; the padding block when none is free.
+  BlockId next_free() const { return blocks_[kPaddingBlock].next; }
   // The least recently freed block, now with count 1; nullopt when none is free.
   std::optional<BlockId> Lend();
   // The first of `count` free blocks with ids in a row, the lowest there are; nullopt when free
@@ -55,7 +59,12 @@ class BlockPool {
     uint64_t lendings = 0;
   };
 
-  Block& At(BlockId block);
+  const Block& At(BlockId block) const {
+    OCTAVO_CHECK(block > kPaddingBlock && block <= num_blocks_, "block=", block,
+                 " num_blocks=", num_blocks_);
+    return blocks_[block];
+  }
+  Block& At(BlockId block) { return const_cast<Block&>(std::as_const(*this).At(block)); }
   void Unlink(BlockId block);
 
   const int64_t num_blocks_;

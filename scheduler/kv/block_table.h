@@ -21,6 +21,7 @@ class BlockTable {
     blocks_ = std::exchange(other.blocks_, {});
     slid_ = std::exchange(other.slid_, 0);
     borrowed_ = std::exchange(other.borrowed_, 0);
+    writable_ = std::exchange(other.writable_, 0);
     return *this;
   }
 
@@ -37,6 +38,9 @@ class BlockTable {
   std::vector<BlockId> blocks_;
   int64_t slid_ = 0;
   int64_t borrowed_ = 0;
+  // Positions before this one that are not written yet are in blocks that only this table holds; 0:
+  // nobody looked since it was shared. Most decodes need not look at their block again.
+  int64_t writable_ = 0;
 };
 
 }  // namespace octavo

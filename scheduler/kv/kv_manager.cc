@@ -34,6 +34,7 @@ BlockId KvManager::Lend() {
     ++evictions_;
   }
   filled_[block] = 0;
+  cache_.ExpectRemoval(pool_.next_free());
   return block;
 }
 
@@ -135,16 +136,17 @@ void KvManager::Adopt(BlockTable* table, std::span<const PrefixRef> rows) {
   table->slid_ = tokens;
 }
 
-void KvManager::Fork(const BlockTable& parent, int64_t rows, BlockTable* child) {
+void KvManager::Fork(BlockTable* parent, int64_t rows, BlockTable* child) {
   const int64_t entries = rows * num_groups_;
-  OCTAVO_CHECK(child->empty() && entries <= parent.num_blocks(), "entries=", entries, " of ",
-               parent.num_blocks());
+  OCTAVO_CHECK(child->empty() && entries <= parent->num_blocks(), "entries=", entries, " of ",
+               parent->num_blocks());
+  parent->writable_ = 0;
   for (int64_t i = 0; i < entries; ++i) {
-    const BlockId block = parent.blocks_[static_cast<size_t>(i)];
+    const BlockId block = parent->blocks_[static_cast<size_t>(i)];
     if (block != kPaddingBlock) Share(block);
     child->blocks_.push_back(block);
   }
-  child->slid_ = parent.slid_;
+  child->slid_ = parent->slid_;
 }
 
 RetainedTable KvManager::Retain(const BlockTable& table, int32_t tokens) const {
@@ -184,7 +186,7 @@ void KvManager::Resume(BlockTable* table, std::span<const RetainedBlock> blocks,
   Fill(*table, static_cast<int64_t>(begin) * block_size_, tokens);
 }
 
-int64_t KvManager::BlocksToWrite(const BlockTable& table, int64_t position) const {
+int64_t KvManager::LookToWrite(const BlockTable& table, int64_t position) const {
   const int64_t row = position / block_size_;
   const int64_t begin = row * num_groups_;
   if (begin >= table.num_blocks()) return begin + num_groups_ - table.num_blocks();
@@ -198,10 +200,12 @@ int64_t KvManager::BlocksToWrite(const BlockTable& table, int64_t position) cons
 
 bool KvManager::ReserveToWrite(BlockTable* table, int64_t position, BlockTable* spare,
                                std::vector<BlockId>* added, std::vector<CopyOnWrite>* copies) {
+  if (position < table->writable_) return true;
   const int64_t needed = BlocksToWrite(*table, position);
+  if (needed > spare->num_blocks() + num_free()) return false;
+  table->writable_ = (position / block_size_ + 1) * block_size_;
   if (needed == 0) return true;
   OCTAVO_CHECK(needed <= num_groups_, "position=", position, " blocks=", table->num_blocks());
-  if (needed > spare->num_blocks() + num_free()) return false;
   const size_t begin = static_cast<size_t>(position / block_size_ * num_groups_);
   if (begin == table->blocks_.size()) {
     added->reserve(added->size() + static_cast<size_t>(num_groups_));
@@ -243,7 +247,7 @@ void KvManager::Fill(const BlockTable& table, int64_t from, int64_t to) {
 }
 
 void KvManager::Release(BlockTable* table, StepId last_step, bool ended) {
-  table->slid_ = table->borrowed_ = 0;
+  table->slid_ = table->borrowed_ = table->writable_ = 0;
   if (table->empty()) return;
   if (last_step <= committed_) {
     std::vector<BlockId>& blocks = table->blocks_;

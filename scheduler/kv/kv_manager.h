@@ -116,11 +116,13 @@ class KvManager {
   // An empty `table` begins with `rows`, found in the index.
   void Adopt(BlockTable* table, std::span<const PrefixRef> rows);
   // An empty `child` begins with the first `rows` of `parent`.
-  void Fork(const BlockTable& parent, int64_t rows, BlockTable* child);
+  void Fork(BlockTable* parent, int64_t rows, BlockTable* child);
   // The same, before their tokens are computed: without windows (ShareWindows).
   void ForkAhead(const BlockTable& parent, int64_t rows, BlockTable* child);
   // Blocks that ReserveToWrite needs.
-  int64_t BlocksToWrite(const BlockTable& table, int64_t position) const;
+  int64_t BlocksToWrite(const BlockTable& table, int64_t position) const {
+    return position < table.writable_ ? 0 : LookToWrite(table, position);
+  }
   // Makes `table` able to take a token at `position`, the first that it does not hold yet: appends
   // a row, or replaces blocks that others hold too by copies (kv.2). Blocks come from `spare`
   // first. All or nothing.
@@ -194,6 +196,7 @@ class KvManager {
     BlockTable table;
   };
 
+  int64_t LookToWrite(const BlockTable& table, int64_t position) const;
   BlockId Lend();
   BlockId TakeFrom(BlockTable* spare);
   // Blocks of the index that lost their row.

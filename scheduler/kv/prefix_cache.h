@@ -60,6 +60,9 @@ class PrefixCache {
   void Publish(PrefixChain* chain, std::span<const BlockId> blocks, std::span<const TokenId> tokens,
                int64_t full, std::vector<BlockId>* displaced);
 
+  void ExpectRemoval(BlockId block) const {
+    if (config_.enabled) index_.ExpectRemoval(block);
+  }
   bool Contains(BlockId block) const { return config_.enabled && index_.Contains(block); }
   void Remove(BlockId block, std::vector<BlockId>* displaced) { index_.Remove(block, displaced); }
   // Its table began before the last Clear: what it holds must not be found again.

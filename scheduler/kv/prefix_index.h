@@ -54,6 +54,8 @@ class PrefixIndex {
   // The block is about to be lent: its content ends. The row of a first group's block leaves the
   // index: `displaced` gets its other blocks. REQUIRES: Contains(block).
   void Remove(BlockId block, std::vector<BlockId>* displaced);
+  // The block may be removed soon: where the index has its digest is far in memory.
+  void ExpectRemoval(BlockId block) const { by_digest_.prefetch(entries_[block].digest); }
   void Clear();
   int64_t num_blocks() const { return num_entered_; }
 

@@ -10,6 +10,7 @@
 
 #include "benchmark/benchmark.h"
 #include "common/check.h"
+#include "common/heap.h"
 #include "scheduler/core/scheduler.h"
 
 namespace octavo {
@@ -139,4 +140,10 @@ BENCHMARK(BM_OneInTenPrefilling)->Arg(64)->Arg(256)->Arg(1024)->UseManualTime()-
 }  // namespace
 }  // namespace octavo
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  octavo::KeepFreedHeap();  // as the servers do
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

@@ -46,6 +46,53 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+// How many seeds came where the trouble is: over all shards of a process, since some places are
+// rare enough for a few hundred seeds to miss by chance.
+class Coverage {
+ public:
+  void Count(const SimOutcome& outcome) {
+    ++lives_;
+    for (Place& place : places_) place.seeds += outcome.stats.*place.counter > 0 ? 1 : 0;
+    with_beams_ += outcome.beam_searches > 0 ? 1 : 0;
+    with_preempted_beams_ += outcome.beam_preemptions > 0 ? 1 : 0;
+  }
+  void Check() const {
+    if (lives_ < 100) return;
+    EXPECT_GT(with_beams_, lives_ / 8);
+    EXPECT_GT(with_preempted_beams_, lives_ / 60);
+    for (const Place& place : places_) {
+      EXPECT_GT(place.seeds, lives_ / place.one_in) << place.name;
+      std::printf("%llu of %llu seeds with %s\n", static_cast<unsigned long long>(place.seeds),
+                  static_cast<unsigned long long>(lives_), place.name);
+    }
+  }
+
+ private:
+  struct Place {
+    const char* name;
+    uint64_t SchedulerStats::*counter;
+    uint64_t one_in = 20;  // seeds at least
+    uint64_t seeds = 0;
+  };
+  std::vector<Place> places_ = {
+      {"preemptions", &SchedulerStats::preemptions_pool},
+      {"resets", &SchedulerStats::preemptions_reset},
+      {"aborts", &SchedulerStats::finished_abort},
+      {"prefix hits", &SchedulerStats::prefix_hit_tokens},
+      {"evictions", &SchedulerStats::prefix_evictions},
+      {"waits for a producer", &SchedulerStats::prefix_waits},
+      {"copies", &SchedulerStats::copies_on_write},
+      {"recovered tokens", &SchedulerStats::recovered_tokens},
+      {"swap-outs", &SchedulerStats::swapped_out_blocks},
+      {"swap-ins", &SchedulerStats::swapped_in_blocks},
+      {"flushes", &SchedulerStats::prefix_flushes},
+      {"waits for adjacent blocks", &SchedulerStats::adjacency_waits, 50},
+  };
+  uint64_t lives_ = 0;
+  uint64_t with_beams_ = 0;
+  uint64_t with_preempted_beams_ = 0;
+};
+
 constexpr int kShards = 4;  // ctest runs them beside each other
 
 class SchedulerSimTest : public testing::TestWithParam<int> {
@@ -63,36 +110,17 @@ class SchedulerSimTest : public testing::TestWithParam<int> {
     }
   }
   ~SchedulerSimTest() override { current = nullptr; }
+  static void TearDownTestSuite() { coverage.Check(); }
 
+  static Coverage coverage;
   uint64_t first_ = 0;
   uint64_t count_ = 0;
 };
 
+Coverage SchedulerSimTest::coverage;
+
 // kv.1 to kv.6, step.1 to step.4, step.6, life.1 to life.3, det.1, det.2.
 TEST_P(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
-  // How many seeds came where the trouble is.
-  struct Place {
-    const char* name;
-    uint64_t SchedulerStats::*counter;
-    uint64_t one_in = 20;  // seeds at least
-  };
-  const std::vector<Place> places = {
-      {"preemptions", &SchedulerStats::preemptions_pool},
-      {"resets", &SchedulerStats::preemptions_reset},
-      {"aborts", &SchedulerStats::finished_abort},
-      {"prefix hits", &SchedulerStats::prefix_hit_tokens},
-      {"evictions", &SchedulerStats::prefix_evictions},
-      {"waits for a producer", &SchedulerStats::prefix_waits},
-      {"copies", &SchedulerStats::copies_on_write},
-      {"recovered tokens", &SchedulerStats::recovered_tokens},
-      {"swap-outs", &SchedulerStats::swapped_out_blocks},
-      {"swap-ins", &SchedulerStats::swapped_in_blocks},
-      {"flushes", &SchedulerStats::prefix_flushes},
-      {"waits for adjacent blocks", &SchedulerStats::adjacency_waits, 50},
-  };
-  std::vector<uint64_t> seeds(places.size(), 0);
-  uint64_t with_beams = 0;
-  uint64_t with_preempted_beams = 0;
   for (uint64_t seed = first_; seed < first_ + count_; ++seed) {
     Life life{.seed = seed, .scenario = SimScenario::FromSeed(seed)};
     current = &life;
@@ -102,19 +130,7 @@ TEST_P(SchedulerSimTest, EveryScheduleGivesTheTokensOfDirectEvaluation) {
     const absl::Status second = SchedulerSim(life.scenario, seed).Run(&again);
     ASSERT_TRUE(second.ok()) << second << " the second time, OCTAVO_SIM_SEED=" << seed;
     ASSERT_TRUE(life.outcome.plans == again.plans) << "det.1, OCTAVO_SIM_SEED=" << seed;
-    for (size_t i = 0; i < places.size(); ++i) {
-      seeds[i] += life.outcome.stats.*places[i].counter > 0 ? 1 : 0;
-    }
-    with_beams += life.outcome.beam_searches > 0 ? 1 : 0;
-    with_preempted_beams += life.outcome.beam_preemptions > 0 ? 1 : 0;
-  }
-  if (count_ < 100) return;
-  EXPECT_GT(with_beams, count_ / 8);
-  EXPECT_GT(with_preempted_beams, count_ / 60);
-  for (size_t i = 0; i < places.size(); ++i) {
-    EXPECT_GT(seeds[i], count_ / places[i].one_in) << places[i].name;
-    std::printf("%llu of %llu seeds with %s\n", static_cast<unsigned long long>(seeds[i]),
-                static_cast<unsigned long long>(count_), places[i].name);
+    coverage.Count(life.outcome);
   }
 }
 

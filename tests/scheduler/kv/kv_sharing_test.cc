@@ -127,7 +127,7 @@ TEST_F(KvSharingTest, AForkCopiesTheSharedBlockBeforeItsFirstWrite) {  // kv.2
   Sequence parent;
   Begin(&parent, Count(0, 6));
   BlockTable child, spare;
-  kv_.Fork(parent.table, 2, &child);
+  kv_.Fork(&parent.table, 2, &child);
   EXPECT_EQ(kv_.num_saved(), 2);
   EXPECT_EQ(kv_.BlocksToWrite(child, 6), 1);
   std::vector<BlockId> added;
@@ -150,7 +150,7 @@ TEST_F(KvSharingTest, ACopyIsAllOrNothingAndTakesWhatWasPutAsideFirst) {  // kv.
   Sequence parent;
   Begin(&parent, Count(0, 6));
   BlockTable child, spare;
-  kv_.Fork(parent.table, 2, &child);
+  kv_.Fork(&parent.table, 2, &child);
   ASSERT_TRUE(kv_.ReserveSpare(&spare, 6));
   EXPECT_FALSE(kv_.ReserveSpare(&spare, 1));
   EXPECT_EQ(kv_.num_free(), 0);
@@ -170,7 +170,7 @@ TEST_F(KvSharingTest, ABlockIsNotCopiedForATableThatHasEnded) {  // life.1
   Sequence parent;
   Begin(&parent, Count(0, 6));
   BlockTable child;
-  kv_.Fork(parent.table, 2, &child);
+  kv_.Fork(&parent.table, 2, &child);
   kv_.Release(&child, 1);
   EXPECT_EQ(kv_.BlocksToWrite(parent.table, 6), 0);
   std::vector<BlockId> added;
@@ -187,7 +187,7 @@ TEST_F(KvSharingTest, SharedBlocksOfReleasedTablesAreDeferredOnce) {  // life.1
   Sequence parent;
   Begin(&parent, Count(0, 8));
   BlockTable child;
-  kv_.Fork(parent.table, 2, &child);
+  kv_.Fork(&parent.table, 2, &child);
   kv_.Release(&parent.table, 1);
   EXPECT_EQ(kv_.num_deferred(), 0);  // the child still runs
   kv_.Release(&child, 2);

@@ -437,7 +437,7 @@ class Pair {
     auto child = std::make_unique<Sequence>();
     child->tokens = sequences_[i]->tokens;
     child->chain = sequences_[i]->chain;
-    kv_.Fork(sequences_[i]->table, kv_.NumRows(sequences_[i]->table), &child->table);
+    kv_.Fork(&sequences_[i]->table, kv_.NumRows(sequences_[i]->table), &child->table);
     sequences_.push_back(std::move(child));
     twin_.tables.push_back(std::make_unique<TwinTable>(*twin_.tables[i]));
   }

@@ -73,7 +73,7 @@ TEST_F(KvWindowsTest, AForkCopiesTheLastBlockOfEachGroup) {  // kv.2
   BlockTable parent;
   Lend(&parent, 0, 6);
   BlockTable child;
-  kv_.Fork(parent, 2, &child);
+  kv_.Fork(&parent, 2, &child);
   EXPECT_EQ(kv_.BlocksToWrite(child, 6), 2);
   std::vector<BlockId> added;
   std::vector<CopyOnWrite> copies;
@@ -91,7 +91,7 @@ TEST_F(KvWindowsTest, ASharedBlockReturnsWhenTheLastWindowHasLeftIt) {
   BlockTable parent;
   Lend(&parent, 0, 8);
   BlockTable child;
-  kv_.Fork(parent, 2, &child);
+  kv_.Fork(&parent, 2, &child);
   kv_.Slide(&parent, 12, nullptr);
   EXPECT_EQ(kv_.num_free(), 16);
   kv_.Slide(&child, 12, nullptr);
