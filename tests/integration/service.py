@@ -116,8 +116,9 @@ class Service:
     """One scheduler and one worker. Use as a context manager: leaving it ends both and checks that they
     ended cleanly and that no block was left held."""
 
-    def __init__(self, scheduler=(), worker=(), ready=True, start_worker=True, model=MODEL):
-        self.model = model
+    def __init__(self, scheduler=(), worker=(), ready=True, start_worker=True, model=MODEL,
+                 worker_program=BIN / "octavo-worker"):
+        self.model, self.worker_program = model, worker_program
         self.scheduler_flags, self.worker_flags = list(scheduler), list(worker)
         self.ready, self.with_worker = ready, start_worker
         self.folder = tempfile.TemporaryDirectory(prefix="octavo-test-")
@@ -128,7 +129,7 @@ class Service:
     def start_worker(self, address="127.0.0.1:0"):
         port_file = self.path / "worker.port"
         port_file.unlink(missing_ok=True)
-        self.worker = Process(self.path, "worker", [BIN / "octavo-worker", "--model", self.model, "--listen", address,
+        self.worker = Process(self.path, "worker", [self.worker_program, "--model", self.model, "--listen", address,
                                                     "--port-file", port_file, *self.worker_flags])
         self.worker_address = read_port_file(port_file, self.worker)["grpc"]
 

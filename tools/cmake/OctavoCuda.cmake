@@ -17,8 +17,13 @@ else()
   set(OCTAVO_CUDA_DEFAULT OFF)
 endif()
 option(OCTAVO_CUDA "Compile the CUDA kernels with nvcc" ${OCTAVO_CUDA_DEFAULT})
+option(OCTAVO_CUDA_BACKEND
+  "Link the CUDA backend into the programs, which then need libcublasLt.so to start" OFF)
 set(OCTAVO_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "What nvcc compiles for")
 
+if(OCTAVO_CUDA_BACKEND AND NOT OCTAVO_CUDA)
+  message(FATAL_ERROR "OCTAVO_CUDA_BACKEND needs OCTAVO_CUDA")
+endif()
 if(OCTAVO_CUDA)
   set(CMAKE_CUDA_COMPILER ${OCTAVO_NVCC})
   set(CMAKE_CUDA_ARCHITECTURES ${OCTAVO_CUDA_ARCHITECTURES})

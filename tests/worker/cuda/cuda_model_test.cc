@@ -1,0 +1,111 @@
+// SmolLM2 on the emulated device against the CPU backend, both with bf16 products and cache.
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/worker/model/greedy_driver.h"
+#include "tests/worker/model/loaded_model.h"
+#include "worker/cuda/cuda_backend.h"
+#include "worker/model/weights.h"
+#include "worker/runtime/make_device.h"
+
+namespace octavo {
+namespace {
+
+// Both round the same inputs of products to bf16. Sums differ in order, and the device's attention
+// rounds softmax weights to bf16, 2^-9 of each; over 30 layers some 1 % of a logit's spread.
+constexpr double kLogprobTolerance = 0.1;
+// Below this difference of the two best the backends may disagree.
+constexpr double kFirmMargin = 0.4;
+
+LoadedModel Load(const DeviceOptions& options) {
+  LoadedModel loaded;
+  loaded.checkpoint = *Checkpoint::Open(RealModelPath());
+  auto backend = MakeDevice(options, *loaded.checkpoint);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  loaded.backend = *std::move(backend);
+  auto model = LoadModel(*loaded.checkpoint, *loaded.backend, nullptr);
+  EXPECT_TRUE(model.ok()) << model.status();
+  loaded.model = *std::move(model);
+  return loaded;
+}
+
+std::vector<GreedyPrompt> Prompts() {
+  std::ifstream file(TestDataPath("reference/greedy.jsonl"));
+  std::vector<GreedyPrompt> prompts;
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (json["name"] != "en-capital" && json["name"] != "list-planets" &&
+        json["name"] != "chat-hello")
+      continue;
+    prompts.push_back({json["prompt_ids"].get<std::vector<TokenId>>(), 10});
+  }
+  EXPECT_EQ(prompts.size(), 3u);
+  return prompts;
+}
+
+// Steps compared.
+int ExpectAgree(const std::vector<SampledToken>& reference, const std::vector<SampledToken>& got) {
+  for (size_t step = 0; step < reference.size(); ++step) {
+    const std::vector<TokenLogprob>& top = reference[step].top;
+    if (got[step].token != reference[step].token) {
+      EXPECT_LT(top[0].logprob - top[1].logprob, kFirmMargin) << "step " << step;
+      return static_cast<int>(step);
+    }
+    EXPECT_NEAR(got[step].logprob, reference[step].logprob, kLogprobTolerance) << "step " << step;
+  }
+  return static_cast<int>(reference.size());
+}
+
+TEST(CudaModel, AgreesWithTheCpuInChunksAndBatches) {
+  DeviceOptions cuda;
+  cuda.backend = "cuda";
+  const LoadedModel device = Load(cuda);
+  EXPECT_EQ(device.backend->numeric_path(), "cuda/bf16");
+  DeviceOptions cpu;
+  cpu.dtype = "bfloat16";
+  cpu.threads = 1;
+  const LoadedModel host = Load(cpu);
+
+  const std::vector<GreedyPrompt> prompts = Prompts();
+  for (const DType kv_dtype : {DType::kBF16, DType::kI8}) {
+    SCOPED_TRACE(std::string(Info(kv_dtype).name));
+    GreedyOptions options;
+    options.kv_dtype = kv_dtype;
+    const auto reference = RunGreedy(host, prompts, options);
+    options.chunk = 7;  // chunks and decodes in one batch
+    const auto got = RunGreedy(device, prompts, options);
+    int steps = 0;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      SCOPED_TRACE(i);
+      steps += ExpectAgree(reference[i], got[i]);
+    }
+    EXPECT_GE(steps, 15);
+  }
+}
+
+// Recorded steps read what changes from the device: the tokens of equal runs are equal bit for bit.
+TEST(CudaModel, ReplayedStepsEqualLaunchedOnes) {
+  const auto checkpoint = *Checkpoint::Open(RealModelPath());
+  std::vector<std::vector<std::vector<SampledToken>>> runs;
+  for (const bool graphs : {false, true}) {
+    LoadedModel loaded;
+    auto backend = cuda::CudaBackend::Create({.device = 0, .graphs = graphs});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    const cuda::CudaBackend& device = **backend;
+    loaded.backend = *std::move(backend);
+    loaded.model = *LoadModel(*checkpoint, *loaded.backend, nullptr);
+    GreedyOptions options;
+    options.kv_dtype = DType::kBF16;
+    runs.push_back(RunGreedy(loaded, Prompts(), options));
+    EXPECT_EQ(device.num_replayed_steps(), graphs ? 7 : 0);  // 9 decodes less the first two
+    loaded.model.reset();
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,145 @@
+#include "worker/cuda/packed_weights.h"
+
+#include <bit>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/dequantize.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/emulation/device_array.h"
+#include "tests/worker/cuda/bfloat16_testing.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Stored bytes that are finite numbers in every format: scales are small halves.
+std::vector<std::byte> RandomBytes(DType dtype, int64_t rows, int64_t cols, std::mt19937& random) {
+  const DTypeInfo info = Info(dtype);
+  std::vector<std::byte> bytes(static_cast<size_t>(rows * StorageBytes(dtype, cols)));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  const auto floats = [&](auto bits) {
+    for (size_t i = 0; i + sizeof(bits) <= bytes.size(); i += sizeof(bits)) {
+      bits = static_cast<decltype(bits)>(
+          std::bit_cast<uint32_t>(std::normal_distribution<float>()(random)) >>
+          (sizeof(bits) == 2 ? 16 : 0));
+      std::memcpy(bytes.data() + i, &bits, sizeof(bits));
+    }
+  };
+  if (dtype == DType::kF32) floats(uint32_t{});
+  if (dtype == DType::kBF16) floats(uint16_t{});
+  if (dtype == DType::kF16 || info.block_elements > 1) {
+    // Every 16-bit word below infinity, so that all scales are finite wherever they are.
+    for (size_t i = 1; i < bytes.size(); i += 2) bytes[i] &= std::byte{0xBB};
+  }
+  return bytes;
+}
+
+class PackedWeightsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto staging = Staging::Create(stream_);
+    ASSERT_TRUE(staging.ok()) << staging.status();
+    staging_ = *std::move(staging);
+    packer_ = std::make_unique<WeightPacker>(*staging_);
+  }
+  void TearDown() override { EXPECT_EQ(stream_.Synchronize(), ""); }
+
+  WeightView View(DType dtype, int64_t rows, int64_t cols) {
+    stored_.push_back(RandomBytes(dtype, rows, cols, random_));
+    return {"w" + std::to_string(stored_.size()), dtype, rows, cols, stored_.back().data()};
+  }
+  std::vector<uint16_t> Bits(const CudaLinear& linear) {
+    EXPECT_EQ(stream_.Synchronize(), "");
+    return ReadDevice<uint16_t>(linear.data(),
+                                static_cast<size_t>(linear.out_features() * linear.stride()));
+  }
+
+  std::mt19937 random_{3};
+  emulation::DeviceStream stream_;
+  std::vector<std::vector<std::byte>> stored_;
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<WeightPacker> packer_;
+};
+
+// Half a unit in the last of bf16's 8 bits.
+TEST_F(PackedWeightsTest, HoldEveryStorageTypeRoundedToTheNearestBFloat16) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+                            DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ6_K}) {
+    SCOPED_TRACE(std::string(Info(dtype).name));
+    const int64_t rows = 5, cols = 256;
+    const WeightView view = View(dtype, rows, cols);
+    const auto linear = packer_->Linear({{view}, {}, false});
+    ASSERT_TRUE(linear.ok()) << linear.status();
+    EXPECT_EQ((*linear)->in_features(), cols);
+    EXPECT_EQ((*linear)->out_features(), rows);
+    const std::vector<uint16_t> bits = Bits(**linear);
+    std::vector<float> expected(static_cast<size_t>(cols));
+    for (int64_t r = 0; r < rows; ++r) {
+      ASSERT_TRUE(
+          DequantizeRow(dtype, view.data + r * StorageBytes(dtype, cols), cols, expected.data())
+              .ok());
+      for (int64_t c = 0; c < cols; ++c) {
+        const float value = expected[static_cast<size_t>(c)];
+        const float packed = FromBFloat16(bits[static_cast<size_t>(r * (*linear)->stride() + c)]);
+        ASSERT_LE(std::abs(packed - value), std::abs(value) * 0x1p-8f) << r << "," << c;
+        if (dtype == DType::kBF16) {
+          ASSERT_EQ(packed, value);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PackedWeightsTest, StackPartsOfDifferentTypesAndPadRowsWithZeros) {
+  const WeightView first = View(DType::kF32, 3, 20), second = View(DType::kBF16, 2, 20);
+  const auto linear = packer_->Linear({{first, second}, std::vector<float>(5, 1.5f), false});
+  ASSERT_TRUE(linear.ok()) << linear.status();
+  EXPECT_EQ((*linear)->stride(), 24);
+  const std::vector<uint16_t> bits = Bits(**linear);
+  for (size_t row = 0; row < 5; ++row)
+    for (size_t c = 20; c < 24; ++c) EXPECT_EQ(bits[row * 24 + c], 0) << row << "," << c;
+  uint16_t last;
+  std::memcpy(&last, second.data + (2 * 20 - 1) * 2, 2);
+  EXPECT_EQ(bits[4 * 24 + 19], last);
+  EXPECT_EQ(ReadDevice<float>((*linear)->bias(), 5), std::vector<float>(5, 1.5f));
+}
+
+TEST_F(PackedWeightsTest, LargeMatricesGoThroughManySlots) {
+  const WeightView view = View(DType::kBF16, 9000, 520);  // 9 MiB: more slots than one
+  const auto linear = packer_->Linear({{view}, {}, false});
+  ASSERT_TRUE(linear.ok()) << linear.status();
+  const std::vector<uint16_t> bits = Bits(**linear);
+  EXPECT_EQ(std::memcmp(bits.data(), view.data, bits.size() * 2), 0);
+}
+
+TEST_F(PackedWeightsTest, TiedWeightsAreOneMatrix) {
+  const WeightView view = View(DType::kBF16, 4, 16);
+  const auto embedding = packer_->Embedding(view);
+  const auto head = packer_->Linear({{view}, {}, false});
+  ASSERT_TRUE(embedding.ok() && head.ok());
+  EXPECT_EQ((*embedding)->data(), (*head)->data());
+}
+
+TEST_F(PackedWeightsTest, RefuseWhatDoesNotFitTogetherByName) {
+  const auto error = [&](const LinearSource& source) {
+    return std::string(packer_->Linear(source).status().message());
+  };
+  EXPECT_THAT(error({{View(DType::kF32, 2, 8), View(DType::kF32, 2, 16)}, {}, false}),
+              HasSubstr("w2 has 16 columns; the parts before it have 8"));
+  EXPECT_THAT(error({{View(DType::kF32, 2, 8)}, {}, true}), HasSubstr("a gate and an up weight"));
+  EXPECT_THAT(error({{View(DType::kF32, 2, 8)}, {1.0f}, false}), HasSubstr("1 values for 2 rows"));
+  WeightView missing = View(DType::kF32, 2, 8);
+  missing.data = nullptr;
+  EXPECT_THAT(error({{missing}, {}, false}), HasSubstr("has no data"));
+  WeightView cache_type = View(DType::kF32, 2, 8);
+  cache_type.dtype = DType::kI8;
+  EXPECT_THAT(error({{cache_type}, {}, false}), HasSubstr("int8, which no weight may have"));
+}
+
+}  // namespace
+}  // namespace octavo::cuda

@@ -1,0 +1,130 @@
+// The CUDA device: one card, bf16 products, own paged kernels.
+#ifndef OCTAVO_WORKER_CUDA_CUDA_BACKEND_H_
+#define OCTAVO_WORKER_CUDA_CUDA_BACKEND_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/backend/backend.h"
+#include "worker/cuda/cuda_attention.h"
+#include "worker/cuda/cuda_sampler.h"
+#include "worker/cuda/gemm.h"
+#include "worker/cuda/graph_cache.h"
+#include "worker/cuda/packed_weights.h"
+#include "worker/cuda/staging.h"
+
+namespace octavo::cuda {
+
+struct CudaBackendOptions {
+  int32_t device = 0;
+  bool graphs = true;  // record and replay the steps that only decode
+};
+
+// A CUDA stream, destroyed with its owner.
+class OwnedStream {
+ public:
+  OwnedStream() = default;
+  ~OwnedStream() {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  absl::Status Create();
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// All ops go to one stream in the order of their calls. Copies to the device leave through pinned
+// staging on the same stream; swaps have a stream of their own and are complete when they return,
+// so neither needs the other's events (swap.1, step.4). Outlives its weights and buffers' use.
+class CudaBackend : public Backend {
+ public:
+  // FAILED_PRECONDITION when there is no such card or driver.
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(const CudaBackendOptions& options);
+  ~CudaBackend() override;
+
+  std::string device_name() const override { return name_; }
+  std::string numeric_path() const override { return "cuda/bf16"; }
+  absl::StatusOr<DeviceMemory> Memory() const override;
+
+  // Not cleared.
+  absl::StatusOr<Buffer> Allocate(size_t bytes) override;
+  absl::Status CopyToDevice(void* device, const void* host, size_t bytes) override;
+  absl::Status CopyToHost(void* host, const void* device, size_t bytes) override;
+  // Pinned, and so resident at once.
+  absl::StatusOr<Buffer> AllocateHost(size_t bytes) override;
+  absl::Status SwapOut(void* host, const void* device, size_t bytes) override;
+  absl::Status SwapIn(void* device, const void* host, size_t bytes) override;
+
+  absl::StatusOr<int64_t> WorkspaceBytes(const LargestStep& limits) const override;
+  absl::Status Reserve(const LargestStep& limits) override;
+  absl::StatusOr<bool> BeginStep(const StepBatch& batch,
+                                 const std::vector<int32_t>& row_ids) override;
+  absl::Status EndStep() override;
+
+  absl::StatusOr<std::unique_ptr<LinearWeight>> PackLinear(const LinearSource& source) override;
+  absl::StatusOr<std::unique_ptr<EmbeddingWeight>> PackEmbedding(const WeightView& source) override;
+
+  absl::Status Embed(const EmbedParams& params) override;
+  absl::Status Linear(const LinearParams& params) override;
+  absl::Status AddNormed(const AddNormedParams& params) override;
+  absl::Status Softcap(const SoftcapParams& params) override;
+  absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params) override;
+  absl::Status PagedAttention(const PagedAttentionParams& params) override;
+  absl::Status CopyBlocks(const CopyBlocksParams& params) override;
+  absl::Status Sample(const SampleParams& params) override;
+  absl::Status Synchronize() override;
+
+  // Steps that ran from a recording so far.
+  int64_t num_replayed_steps() const { return graphs_->num_replays(); }
+
+ private:
+  // Rows of {gate, up} that are kept at once, so that their memory does not grow with the step.
+  static constexpr int64_t kGatedRows = 1024;
+
+  explicit CudaBackend(const CudaBackendOptions& options)
+      : device_(options.device), use_graphs_(options.graphs) {}
+  absl::Status Open();
+  // Makes the card the calling thread's.
+  absl::Status UseDevice() const;
+  // The device copy of rows that a product gathers.
+  absl::StatusOr<const int32_t*> RowIds(const int32_t* host, int64_t count, int64_t rows);
+  absl::Status GatedLinear(const CudaLinear& weight, const LinearParams& params,
+                           const int32_t* row_ids);
+
+  const int32_t device_;
+  const bool use_graphs_;
+  std::string name_;
+  OwnedStream compute_;
+  OwnedStream swap_;
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<WeightPacker> packer_;
+  std::unique_ptr<Gemm> gemm_;
+  std::unique_ptr<CudaAttention> attention_;
+  std::unique_ptr<CudaSampler> sampler_;
+  std::unique_ptr<GraphCache> graphs_;
+
+  int64_t widest_input_ = 0;  // of the weights packed, padded
+  int64_t widest_gated_ = 0;  // rows of a gated weight
+  int64_t reserved_bytes_ = 0;
+  Buffer rows_;     // bf16, [max_rows, widest_input_]: what enters a product
+  Buffer gate_up_;  // [kGatedRows, widest_gated_]
+  Buffer copies_;   // BlockCopy, [*]
+  Buffer row_ids_;  // of the step
+  Buffer other_row_ids_;
+  const int32_t* step_row_ids_ = nullptr;  // host; what row_ids_ holds
+  size_t num_step_row_ids_ = 0;
+};
+
+}  // namespace octavo::cuda
+
+#endif  // OCTAVO_WORKER_CUDA_CUDA_BACKEND_H_

@@ -1,0 +1,85 @@
+// y = x W^T of bf16 rows with fp32 sums and an fp32 result, by cuBLASLt.
+#ifndef OCTAVO_WORKER_CUDA_GEMM_H_
+#define OCTAVO_WORKER_CUDA_GEMM_H_
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/backend/buffer.h"
+
+namespace octavo::cuda {
+
+struct GemmArgs {
+  const uint16_t* x = nullptr;       // bf16, [rows, in_features]
+  int64_t x_stride = 0;              // in elements, like all strides
+  const uint16_t* weight = nullptr;  // bf16, [out_features, in_features]
+  int64_t weight_stride = 0;
+  const float* bias = nullptr;  // [out_features] or nullptr
+  float* out = nullptr;         // [rows, out_features]
+  int64_t out_stride = 0;
+  int64_t rows = 0;
+  int64_t in_features = 0;
+  int64_t out_features = 0;
+  bool add = false;  // out += instead of out =
+};
+
+// The algorithm of each shape is asked for once. Which one that is depends on the row count, so the
+// order of sums does too: unlike on the CPU backend, a row's bits depend on how many rows there
+// are. Owned and called by the thread that owns the stream.
+class Gemm {
+ public:
+  // Split sums of products with few rows are kept here; 32 MiB is what NVIDIA advises for Hopper.
+  static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+
+  static absl::StatusOr<std::unique_ptr<Gemm>> Create();
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  // INVALID_ARGUMENT when shapes and strides contradict each other; UNIMPLEMENTED, with the shape,
+  // when cuBLASLt has no algorithm.
+  absl::Status Run(const GemmArgs& args, cudaStream_t stream);
+
+  size_t num_cached() const { return plans_.size(); }
+
+ private:
+  // What the choice of an algorithm depends on.
+  struct Shape {
+    int64_t rows, in_features, out_features, x_stride, weight_stride, out_stride;
+    uint32_t x_alignment, weight_alignment, out_alignment;  // of the addresses, in bytes
+    bool add, bias;
+    auto operator<=>(const Shape&) const = default;
+  };
+  // cuBLAS counts columns first: its A is W transposed, its B is x, its D is out.
+  struct Plan {
+    Plan() = default;
+    ~Plan();
+    Plan(const Plan&) = delete;
+    Plan& operator=(const Plan&) = delete;
+
+    cublasLtMatmulDesc_t product = nullptr;
+    cublasLtMatrixLayout_t weight = nullptr;
+    cublasLtMatrixLayout_t x = nullptr;
+    cublasLtMatrixLayout_t out = nullptr;
+    cublasLtMatmulAlgo_t algorithm = {};
+  };
+
+  Gemm() = default;
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const Shape& shape, const float* bias) const;
+  absl::Status ChooseAlgorithm(const Shape& shape, Plan& plan) const;
+
+  cublasLtHandle_t handle_ = nullptr;
+  Buffer workspace_;
+  std::map<Shape, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace octavo::cuda
+
+#endif  // OCTAVO_WORKER_CUDA_GEMM_H_

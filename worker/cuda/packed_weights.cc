@@ -1,0 +1,147 @@
+#include "worker/cuda/packed_weights.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/checkpoint/dequantize.h"
+#include "common/status_macros.h"
+#include "worker/cuda/device_memory.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr int64_t kMaxFeatures = int64_t{1} << 31;
+// Rows go through one slot of the staging ring.
+constexpr int64_t kMaxCols = static_cast<int64_t>(Staging::kSlotBytes / sizeof(uint16_t));
+
+absl::Status CheckPart(const WeightView& part, int64_t cols) {
+  const DTypeInfo info = Info(part.dtype);
+  if (IsEightBit(part.dtype))
+    return absl::InvalidArgumentError(absl::StrCat("weight ", part.name, " has element type ",
+                                                   info.name, ", which no weight may have"));
+  if (part.data == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("weight ", part.name, " has no data"));
+  if (part.rows < 1 || part.rows > kMaxFeatures || part.cols < 1 || part.cols > kMaxCols)
+    return absl::InvalidArgumentError(absl::StrCat("weight ", part.name, " is ", part.rows, " x ",
+                                                   part.cols, "; rows must be in 1..", kMaxFeatures,
+                                                   ", columns in 1..", kMaxCols));
+  if (part.cols != cols)
+    return absl::InvalidArgumentError(absl::StrCat("weight ", part.name, " has ", part.cols,
+                                                   " columns; the parts before it have ", cols));
+  if (cols % info.block_elements != 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight ", part.name, " has ", cols, " columns, not a multiple of ",
+                     info.block_elements, " as ", info.name, " needs"));
+  return absl::OkStatus();
+}
+
+absl::Status CheckSource(const LinearSource& source) {
+  if (source.parts.empty()) return absl::InvalidArgumentError("a linear layer without weights");
+  int64_t rows = 0;
+  for (const WeightView& part : source.parts) {
+    OCTAVO_RETURN_IF_ERROR(CheckPart(part, source.parts.front().cols));
+    rows += part.rows;
+  }
+  if (source.gated && (source.parts.size() != 2 || source.parts[0].rows != source.parts[1].rows))
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a gated layer needs a gate and an up weight of equal rows; ", source.parts.front().name,
+        " comes with ", source.parts.size(), " parts of ", rows, " rows"));
+  if (!source.bias.empty() && static_cast<int64_t>(source.bias.size()) != rows)
+    return absl::InvalidArgumentError(absl::StrCat("the bias of ", source.parts.front().name,
+                                                   " has ", source.bias.size(), " values for ",
+                                                   rows, " rows"));
+  return absl::OkStatus();
+}
+
+// Ties to even; NaN stays one.
+uint16_t RoundToBFloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+
+// `values` has room for part.cols floats.
+void ConvertRow(const WeightView& part, int64_t row, std::vector<float>& values, uint16_t* out) {
+  const std::byte* stored = part.data + row * StorageBytes(part.dtype, part.cols);
+  if (part.dtype == DType::kBF16) {
+    std::memcpy(out, stored, static_cast<size_t>(part.cols) * sizeof(uint16_t));
+    return;
+  }
+  const absl::Status status = DequantizeRow(part.dtype, stored, part.cols, values.data());
+  OCTAVO_CHECK(status.ok(), status.message());  // CheckPart has seen dtype and shape
+  for (int64_t c = 0; c < part.cols; ++c) out[c] = RoundToBFloat16(values[static_cast<size_t>(c)]);
+}
+
+absl::Status NamingTensor(const absl::Status& status, const LinearSource& source) {
+  return absl::Status(status.code(),
+                      absl::StrCat("weight ", source.parts.front().name, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaLinear>> WeightPacker::Linear(const LinearSource& source) {
+  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(source));
+  Buffer bias;
+  if (!source.bias.empty()) {
+    const size_t bytes = source.bias.size() * sizeof(float);
+    OCTAVO_ASSIGN_OR_RETURN(bias, AllocateDevice(bytes));
+    OCTAVO_RETURN_IF_ERROR(staging_.Copy(bias.data(), source.bias.data(), bytes));
+  }
+  return std::make_unique<CudaLinear>(std::move(matrix), std::move(bias), source.gated);
+}
+
+absl::StatusOr<std::unique_ptr<CudaEmbedding>> WeightPacker::Embedding(const WeightView& source) {
+  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack({{source}, {}, false}));
+  return std::make_unique<CudaEmbedding>(std::move(matrix));
+}
+
+absl::StatusOr<std::shared_ptr<const DeviceMatrix>> WeightPacker::Pack(const LinearSource& source) {
+  OCTAVO_RETURN_IF_ERROR(CheckSource(source));
+  const WeightView& first = source.parts.front();
+  if (source.parts.size() == 1) {
+    const std::shared_ptr<const DeviceMatrix> known = packed_[first.data].lock();
+    if (known != nullptr && known->rows == first.rows && known->cols == first.cols) return known;
+  }
+  auto matrix = std::make_shared<DeviceMatrix>();
+  for (const WeightView& part : source.parts) matrix->rows += part.rows;
+  matrix->cols = first.cols;
+  matrix->stride = PaddedCols(first.cols);
+  absl::StatusOr<Buffer> buffer =
+      AllocateDevice(static_cast<size_t>(matrix->rows * matrix->stride) * sizeof(uint16_t));
+  if (!buffer.ok()) return NamingTensor(buffer.status(), source);
+  matrix->bf16 = *std::move(buffer);
+  int64_t first_row = 0;
+  for (const WeightView& part : source.parts) {
+    OCTAVO_RETURN_IF_ERROR(Upload(part, *matrix, first_row));
+    first_row += part.rows;
+  }
+  if (source.parts.size() == 1) packed_[first.data] = matrix;
+  return matrix;
+}
+
+absl::Status WeightPacker::Upload(const WeightView& part, DeviceMatrix& matrix, int64_t first_row) {
+  const int64_t stride = matrix.stride;
+  const int64_t rows_per_slot =
+      std::max<int64_t>(1, static_cast<int64_t>(Staging::kSlotBytes / sizeof(uint16_t)) / stride);
+  std::vector<float> values(static_cast<size_t>(part.cols));
+  for (int64_t row = 0; row < part.rows; row += rows_per_slot) {
+    const int64_t count = std::min(rows_per_slot, part.rows - row);
+    uint16_t* const to = matrix.bf16.as<uint16_t>() + (first_row + row) * stride;
+    OCTAVO_RETURN_IF_ERROR(staging_.Send(to, static_cast<size_t>(count * stride) * sizeof(uint16_t),
+                                         [&](std::byte* slot) {
+                                           auto* out = reinterpret_cast<uint16_t*>(slot);
+                                           for (int64_t r = 0; r < count; ++r, out += stride) {
+                                             ConvertRow(part, row + r, values, out);
+                                             std::fill(out + part.cols, out + stride, uint16_t{0});
+                                           }
+                                         }));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo::cuda
