@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,6 +18,9 @@ namespace octavo {
 
 // Steps that may be submitted and not yet answered (design chapter 4, pipelining).
 inline constexpr int kMaxStepsInFlight = 2;
+
+// Workers that share one model (tensor parallelism).
+inline constexpr int32_t kMaxWorldSize = 64;
 
 struct WorkerDescription {
   std::string name;          // "host:port" or "in-process"
@@ -31,6 +35,9 @@ struct WorkerDescription {
   int64_t memory_total_bytes = 0;
   int64_t memory_free_bytes = 0;
   bool loaded = false;
+  // Of tensor parallelism: which share of the model this worker holds, out of how many.
+  int32_t rank = 0;
+  int32_t world_size = 1;
 };
 
 struct LoadProgress {
@@ -49,6 +56,12 @@ struct WorkerConfig {
   // 0 asks how many blocks fit and changes nothing; > 0 allocates that many, besides the padding.
   int64_t num_blocks = 0;
   int64_t num_swap_blocks = 0;  // of the host pool; read when num_blocks > 0
+  // The share that the scheduler takes this worker to hold; refused unless it is so.
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  // [world_size] of the ranks' last queries; read when num_blocks > 0 and world_size > 1. All ranks
+  // are then configured at once: they wait for each other.
+  std::vector<std::string> communicator_addresses;
 };
 
 struct WorkerCapacity {
@@ -58,6 +71,9 @@ struct WorkerCapacity {
   int64_t kv_budget_bytes = 0;   // what the worker's memory flags leave for blocks
   std::string budget_reason;     // "min(4 GiB, half of 20.1 GiB free)"
   int64_t num_swap_blocks = 0;   // host blocks for swapping: that --swap-space holds, or allocated
+  // Where other ranks reach this one, for the next Configure with blocks only. Opaque bytes, empty
+  // when world_size is 1 or when this was not a query.
+  std::string communicator_address;
 };
 
 // Called from one thread of the owner. Load and Configure block; Submit does not.

@@ -4,6 +4,8 @@
 #define OCTAVO_TOOLS_LOCAL_SERVER_H_
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "scheduler/transport/flags.h"
@@ -11,6 +13,10 @@
 #include "worker/transport/flags.h"
 
 namespace octavo::tools {
+
+// The same with one worker process for each address, rank 0 first.
+absl::StatusOr<std::unique_ptr<SchedulerServer>> StartServerOf(
+    const std::vector<std::string>& workers, const SchedulerFlags& scheduler);
 
 // The model is that of the scheduler's flags. Returns as soon as it listens; loading goes on.
 absl::StatusOr<std::unique_ptr<SchedulerServer>> StartLocalServer(const SchedulerFlags& scheduler,

@@ -80,7 +80,7 @@ absl::Status Serve(const WorkerFlags& flags, const HostPort& listen, Signals& si
     server->SetServing(kWorkerServiceName, true);
     OCTAVO_ASSIGN_OR_RETURN(const WorkerDescription worker, executor->Describe());
     OCTAVO_LOG(kInfo, "worker is ready listen=", server->address(), " model=", worker.model_name,
-               " path=", worker.numeric_path);
+               " path=", worker.numeric_path, " rank=", worker.rank, " of ", worker.world_size);
     signals.Wait();
   }
   signals.ExitOnNext();
@@ -101,6 +101,11 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!flags.health_check && flags.model_path.empty()) throw CLI::RequiredError("--model");
+    if (flags.place.rank >= flags.place.size)
+      throw CLI::ValidationError(
+          "--tensor-parallel-rank",
+          absl::StrCat(flags.place.rank, " must be less than --tensor-parallel-size, which is ",
+                       flags.place.size));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }

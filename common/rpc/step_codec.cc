@@ -259,6 +259,8 @@ void EncodeDescription(const WorkerDescription& description, worker::v1::Describ
   out->set_memory_total_bytes(static_cast<uint64_t>(description.memory_total_bytes));
   out->set_memory_free_bytes(static_cast<uint64_t>(description.memory_free_bytes));
   out->set_loaded(description.loaded);
+  out->set_rank(static_cast<uint32_t>(description.rank));
+  out->set_world_size(static_cast<uint32_t>(description.world_size));
 }
 
 absl::StatusOr<WorkerDescription> DecodeDescription(const worker::v1::DescribeResponse& message) {
@@ -287,6 +289,9 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const worker::v1::DescribeRe
   OCTAVO_ASSIGN_OR_RETURN(to.memory_free_bytes,
                           Count64("memory_free_bytes", message.memory_free_bytes()));
   to.loaded = message.loaded();
+  OCTAVO_ASSIGN_OR_RETURN(to.world_size,
+                          InRange("world_size", message.world_size(), 1, kMaxWorldSize));
+  OCTAVO_ASSIGN_OR_RETURN(to.rank, InRange("rank", message.rank(), 0, to.world_size - 1));
   return to;
 }
 
@@ -311,6 +316,10 @@ void EncodeConfig(const WorkerConfig& config, worker::v1::ConfigureRequest* out)
   out->set_max_num_batched_tokens(static_cast<uint32_t>(config.max_num_batched_tokens));
   out->set_num_blocks(static_cast<uint64_t>(config.num_blocks));
   out->set_num_swap_blocks(static_cast<uint64_t>(config.num_swap_blocks));
+  out->set_rank(static_cast<uint32_t>(config.rank));
+  out->set_world_size(static_cast<uint32_t>(config.world_size));
+  for (const std::string& address : config.communicator_addresses)
+    out->add_communicator_addresses(address);
 }
 
 absl::StatusOr<WorkerConfig> DecodeConfig(const worker::v1::ConfigureRequest& message) {
@@ -335,6 +344,14 @@ absl::StatusOr<WorkerConfig> DecodeConfig(const worker::v1::ConfigureRequest& me
                           InRange("num_blocks", message.num_blocks(), 0, kInt32Max - 1));
   OCTAVO_ASSIGN_OR_RETURN(to.num_swap_blocks,
                           InRange("num_swap_blocks", message.num_swap_blocks(), 0, kInt32Max - 1));
+  OCTAVO_ASSIGN_OR_RETURN(to.world_size,
+                          InRange("world_size", message.world_size(), 1, kMaxWorldSize));
+  OCTAVO_ASSIGN_OR_RETURN(to.rank, InRange("rank", message.rank(), 0, to.world_size - 1));
+  OCTAVO_RETURN_IF_ERROR(
+      InRange("communicator_addresses", message.communicator_addresses_size(), 0, to.world_size)
+          .status());
+  to.communicator_addresses.assign(message.communicator_addresses().begin(),
+                                   message.communicator_addresses().end());
   return to;
 }
 
@@ -346,6 +363,7 @@ void EncodeCapacity(const WorkerCapacity& capacity, worker::v1::ConfigureRespons
   out->set_kv_budget_bytes(static_cast<uint64_t>(capacity.kv_budget_bytes));
   out->set_budget_reason(capacity.budget_reason);
   out->set_num_swap_blocks(static_cast<uint64_t>(capacity.num_swap_blocks));
+  out->set_communicator_address(capacity.communicator_address);
 }
 
 absl::StatusOr<WorkerCapacity> DecodeCapacity(const worker::v1::ConfigureResponse& message) {
@@ -360,6 +378,7 @@ absl::StatusOr<WorkerCapacity> DecodeCapacity(const worker::v1::ConfigureRespons
   to.budget_reason = message.budget_reason();
   OCTAVO_ASSIGN_OR_RETURN(to.num_swap_blocks,
                           InRange("num_swap_blocks", message.num_swap_blocks(), 0, kInt32Max - 1));
+  to.communicator_address = message.communicator_address();
   return to;
 }
 

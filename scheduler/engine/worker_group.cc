@@ -45,6 +45,30 @@ absl::Status Annotate(const std::string& worker, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
 }
 
+// What stopped a group whose ranks were called at once: a refusal before what others made of it.
+absl::Status FirstFailure(const std::vector<absl::Status>& statuses) {
+  for (const absl::Status& status : statuses)
+    if (!status.ok() && !IsTransient(status)) return status;
+  for (const absl::Status& status : statuses)
+    if (!status.ok()) return status;
+  return absl::OkStatus();
+}
+
+// The KV heads of all ranks together, those that several hold counted once. A rank has one alone
+// when there are fewer than ranks.
+absl::Status CheckHeads(const std::vector<WorkerDescription>& workers, int32_t model_heads) {
+  int64_t held = 0;
+  for (const WorkerDescription& worker : workers) held += worker.kv_shape.num_kv_heads;
+  const int64_t expected = std::max<int64_t>(model_heads, static_cast<int64_t>(workers.size()));
+  if (held == expected) return absl::OkStatus();
+  std::string ranks = absl::StrJoin(workers, " + ", [](std::string* out, const auto& worker) {
+    absl::StrAppend(out, worker.kv_shape.num_kv_heads, " (", worker.name, ")");
+  });
+  return absl::FailedPreconditionError(absl::StrCat("the workers hold ", ranks, " kv_heads; ",
+                                                    workers.size(), " ranks of a model of ",
+                                                    model_heads, " hold ", expected));
+}
+
 }  // namespace
 
 WorkerGroup::WorkerGroup(std::vector<std::unique_ptr<Executor>> executors,
@@ -99,11 +123,7 @@ absl::StatusOr<GroupCapacity> WorkerGroup::TryConnect(bool again) {
   std::vector<WorkerDescription> descriptions(executors_.size());
   for (int rank = 0; rank < size(); ++rank)
     OCTAVO_RETURN_IF_ERROR(DescribeRank(rank, again, &descriptions[rank]));
-  for (int rank = 1; rank < size(); ++rank)
-    if (descriptions[rank].kv_shape != descriptions[0].kv_shape)
-      return absl::FailedPreconditionError(absl::StrCat(
-          "workers ", descriptions[0].name, " and ", descriptions[rank].name, " hold ",
-          ShapeText(descriptions[0].kv_shape), " and ", ShapeText(descriptions[rank].kv_shape)));
+  OCTAVO_RETURN_IF_ERROR(CheckHeads(descriptions, options_.model.kv_shape.num_kv_heads));
   OCTAVO_RETURN_IF_ERROR(LoadAll());
 
   GroupCapacity smallest{.num_blocks = std::numeric_limits<int64_t>::max(),
@@ -111,9 +131,13 @@ absl::StatusOr<GroupCapacity> WorkerGroup::TryConnect(bool again) {
                          .kv_shape = descriptions[0].kv_shape};
   WorkerConfig query = options_.config;
   query.num_blocks = 0;
+  query.world_size = size();
+  communicator_addresses_.clear();
   for (int rank = 0; rank < size(); ++rank) {
+    query.rank = rank;
     absl::StatusOr<WorkerCapacity> capacity = executors_[rank]->Configure(query);
     if (!capacity.ok()) return Annotate(descriptions[rank].name, capacity.status());
+    communicator_addresses_.push_back(capacity->communicator_address);
     {
       absl::MutexLock lock(&mutex_);
       ranks_[rank].status.weight_bytes = capacity->weight_bytes;
@@ -139,7 +163,7 @@ absl::Status WorkerGroup::DescribeRank(int rank, bool again, WorkerDescription* 
   WorkerStatus& status = ranks_[rank].status;
   status.connected = described.ok();
   if (!described.ok()) return described.status();
-  OCTAVO_RETURN_IF_ERROR(CheckModel(*described));
+  OCTAVO_RETURN_IF_ERROR(CheckModel(rank, *described));
   if (again && described->numeric_path != status.numeric_path)
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", described->name, " computes on ", described->numeric_path,
@@ -155,16 +179,22 @@ absl::Status WorkerGroup::DescribeRank(int rank, bool again, WorkerDescription* 
   return absl::OkStatus();
 }
 
-absl::Status WorkerGroup::CheckModel(const WorkerDescription& worker) const {
+absl::Status WorkerGroup::CheckModel(int rank, const WorkerDescription& worker) const {
   const ExpectedModel& model = options_.model;
+  if (worker.rank != rank || worker.world_size != size())
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker ", worker.name, " is rank ", worker.rank, " of ", worker.world_size,
+        "; the scheduler takes it for rank ", rank, " of ", size(),
+        ": list all ranks in order, and start each with its --tensor-parallel-rank and "
+        "--tensor-parallel-size"));
   if (worker.model_digest != model.digest)
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", worker.name, " has model ", worker.model_name, " with digest ",
                      worker.model_digest, "; the scheduler's --model has digest ", model.digest,
                      ": give both the same file"));
   KvShape share = model.kv_shape;
-  if (share.num_kv_heads % size() == 0) share.num_kv_heads /= size();
-  if (worker.kv_shape != model.kv_shape && worker.kv_shape != share)
+  if (size() > 1) share.num_kv_heads = worker.kv_shape.num_kv_heads;  // CheckHeads adds them up
+  if (worker.kv_shape != share || share.num_kv_heads > model.kv_shape.num_kv_heads)
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", worker.name, " holds ", ShapeText(worker.kv_shape),
                      "; the model has ", ShapeText(model.kv_shape), " for ", size(), " workers"));
@@ -204,13 +234,9 @@ absl::Status WorkerGroup::Configure(Epoch epoch, int64_t num_blocks, int64_t num
   config.epoch = epoch;
   config.num_blocks = num_blocks;
   config.num_swap_blocks = num_swap_blocks;
-  for (const auto& executor : executors_) {
-    OCTAVO_ASSIGN_OR_RETURN(const WorkerCapacity capacity, executor->Configure(config));
-    if (capacity.num_blocks < num_blocks || capacity.num_swap_blocks < num_swap_blocks)
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "a worker allocated ", capacity.num_blocks, " of ", num_blocks, " blocks and ",
-          capacity.num_swap_blocks, " of ", num_swap_blocks, " host blocks"));
-  }
+  config.world_size = size();
+  config.communicator_addresses = communicator_addresses_;
+  OCTAVO_RETURN_IF_ERROR(ConfigureAll(config));
   absl::MutexLock lock(&streams_mutex_);
   if (cancelled()) return absl::CancelledError("stopped while configuring workers");
   collector_.Begin(epoch);
@@ -220,6 +246,27 @@ absl::Status WorkerGroup::Configure(Epoch epoch, int64_t num_blocks, int64_t num
       collector_.Answer(rank, std::move(result));
     }));
   return absl::OkStatus();
+}
+
+absl::Status WorkerGroup::ConfigureAll(const WorkerConfig& config) {
+  std::vector<absl::Status> configured(executors_.size());
+  const auto configure = [&](int rank) {
+    WorkerConfig own = config;
+    own.rank = rank;
+    const absl::StatusOr<WorkerCapacity> capacity = executors_[rank]->Configure(own);
+    configured[rank] = capacity.status();
+    if (capacity.ok() && (capacity->num_blocks < config.num_blocks ||
+                          capacity->num_swap_blocks < config.num_swap_blocks))
+      configured[rank] = absl::ResourceExhaustedError(
+          absl::StrCat("the worker of rank ", rank, " allocated ", capacity->num_blocks, " of ",
+                       config.num_blocks, " blocks and ", capacity->num_swap_blocks, " of ",
+                       config.num_swap_blocks, " host blocks"));
+  };
+  std::vector<std::thread> others;
+  for (int rank = 1; rank < size(); ++rank) others.emplace_back(configure, rank);
+  configure(0);
+  for (std::thread& thread : others) thread.join();
+  return FirstFailure(configured);
 }
 
 void WorkerGroup::Submit(const StepPlan& plan) {

@@ -37,7 +37,7 @@ struct WorkerGroupOptions {
 struct GroupCapacity {
   int64_t num_blocks = 0;       // smallest over ranks, or the override
   int64_t num_swap_blocks = 0;  // host blocks for swapping, smallest over ranks
-  KvShape kv_shape;             // of one rank
+  KvShape kv_shape;             // of rank 0, which holds as much as any
   std::string reason;           // of the smallest rank
 };
 
@@ -89,8 +89,10 @@ class WorkerGroup {
 
   absl::StatusOr<GroupCapacity> TryConnect(bool again);
   absl::Status DescribeRank(int rank, bool again, WorkerDescription* description);
-  absl::Status CheckModel(const WorkerDescription& worker) const;
+  absl::Status CheckModel(int rank, const WorkerDescription& worker) const;
   absl::Status LoadAll();
+  // On all ranks at once: they wait for each other.
+  absl::Status ConfigureAll(const WorkerConfig& config);
   // As Pause, for the given time.
   bool PauseFor(absl::Duration duration);
   void NoteProgress(int rank, const LoadProgress& progress);
@@ -100,6 +102,7 @@ class WorkerGroup {
   const WorkerGroupOptions options_;
   const std::vector<std::unique_ptr<Executor>> executors_;
   ResultCollector collector_;
+  std::vector<std::string> communicator_addresses_;  // [rank] of the last queries
 
   absl::Mutex streams_mutex_;  // held while streams start and stop
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(streams_mutex_);

@@ -1,6 +1,7 @@
 #include "scheduler/transport/serving.h"
 
 #include "common/log.h"
+#include "common/status_macros.h"
 
 namespace octavo {
 namespace {
@@ -10,10 +11,11 @@ constexpr absl::Duration kPoll = absl::Milliseconds(50);
 }  // namespace
 
 absl::Status ServeUntilSignal(SchedulerServer& server, const SchedulerFlags& flags,
-                              Signals& signals) {
+                              Signals& signals, const std::function<absl::Status()>& check) {
   while (signals.Wait(kPoll) == 0) {
     const EngineSnapshot now = server.engine().snapshot();
     if (now.state == EngineState::kFailed) return now.failure;
+    if (check) OCTAVO_RETURN_IF_ERROR(check());
   }
   signals.ExitOnNext();
   OCTAVO_LOG(kInfo, "stopping when running requests have ended, at most ",

@@ -2,6 +2,8 @@
 #ifndef OCTAVO_SCHEDULER_TRANSPORT_SERVING_H_
 #define OCTAVO_SCHEDULER_TRANSPORT_SERVING_H_
 
+#include <functional>
+
 #include "absl/status/status.h"
 #include "common/program/program.h"
 #include "scheduler/transport/flags.h"
@@ -9,10 +11,12 @@
 
 namespace octavo {
 
-// Returns the reason when the workers can never serve. On a signal: drains for at most
-// --drain-timeout, stops the server and returns OK; a second signal ends the process at once.
+// Returns the reason when the workers can never serve, or an error of `check`, which is asked all
+// the while. On a signal: drains for at most --drain-timeout, stops the server and returns OK; a
+// second signal ends the process at once.
 absl::Status ServeUntilSignal(SchedulerServer& server, const SchedulerFlags& flags,
-                              Signals& signals);
+                              Signals& signals,
+                              const std::function<absl::Status()>& check = nullptr);
 
 }  // namespace octavo
 

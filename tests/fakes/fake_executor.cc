@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace octavo {
@@ -43,7 +44,10 @@ absl::StatusOr<WorkerCapacity> FakeExecutor::Configure(const WorkerConfig& confi
                           .weight_bytes = control_->load_bytes,
                           .budget_reason = "the test says so",
                           .num_swap_blocks = control_->swap_blocks};
-  if (config.num_blocks == 0) return capacity;
+  if (config.num_blocks == 0) {
+    if (config.world_size > 1) capacity.communicator_address = absl::StrCat("rank ", config.rank);
+    return capacity;
+  }
   {
     absl::MutexLock lock(&control_->mutex_);
     if (control_->unreachable_) return absl::UnavailableError("the fake worker is gone");

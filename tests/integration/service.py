@@ -113,32 +113,48 @@ def read_port_file(path, process, timeout=START_TIMEOUT_S):
 
 
 class Service:
-    """One scheduler and one worker. Use as a context manager: leaving it ends both and checks that they
-    ended cleanly and that no block was left held."""
+    """One scheduler and one worker, or `ranks` of them that share the model. Use as a context manager:
+    leaving it ends all and checks that they ended cleanly and that no block was left held."""
 
-    def __init__(self, scheduler=(), worker=(), ready=True, start_worker=True, model=MODEL,
+    def __init__(self, scheduler=(), worker=(), ready=True, start_worker=True, model=MODEL, ranks=1,
                  worker_program=BIN / "octavo-worker"):
         self.model, self.worker_program = model, worker_program
         self.scheduler_flags, self.worker_flags = list(scheduler), list(worker)
         self.ready, self.with_worker = ready, start_worker
         self.folder = tempfile.TemporaryDirectory(prefix="octavo-test-")
         self.path = pathlib.Path(self.folder.name)
-        self.worker = self.scheduler = None
-        self.worker_address = None
+        self.scheduler = None
+        self.workers, self.worker_addresses = [None] * ranks, [None] * ranks
 
-    def start_worker(self, address="127.0.0.1:0"):
-        port_file = self.path / "worker.port"
+    @property
+    def worker(self):
+        return self.workers[0]
+
+    @property
+    def worker_address(self):
+        return self.worker_addresses[0]
+
+    @worker_address.setter
+    def worker_address(self, address):
+        self.worker_addresses[0] = address
+
+    def start_worker(self, address="127.0.0.1:0", rank=0):
+        ranks = len(self.workers)
+        name = "worker" if ranks == 1 else f"worker-{rank}"
+        place = [] if ranks == 1 else ["--tensor-parallel-size", str(ranks), "--tensor-parallel-rank", str(rank)]
+        port_file = self.path / f"{name}.port"
         port_file.unlink(missing_ok=True)
-        self.worker = Process(self.path, "worker", [self.worker_program, "--model", self.model, "--listen", address,
-                                                    "--port-file", port_file, *self.worker_flags])
-        self.worker_address = read_port_file(port_file, self.worker)["grpc"]
+        self.workers[rank] = Process(self.path, name, [
+            self.worker_program, "--model", self.model, "--listen", address, "--port-file", port_file,
+            *place, *self.worker_flags])
+        self.worker_addresses[rank] = read_port_file(port_file, self.workers[rank])["grpc"]
 
     def start_scheduler(self):
         port_file = self.path / "scheduler.port"
         port_file.unlink(missing_ok=True)
         self.scheduler = Process(self.path, "scheduler", [
-            BIN / "octavo-scheduler", "--model", self.model, "--workers", self.worker_address, "--port", "0",
-            "--metrics-port", "0", "--port-file", port_file, *self.scheduler_flags])
+            BIN / "octavo-scheduler", "--model", self.model, "--workers", ",".join(self.worker_addresses),
+            "--port", "0", "--metrics-port", "0", "--port-file", port_file, *self.scheduler_flags])
         ports = read_port_file(port_file, self.scheduler)
         self.target, self.metrics = ports["grpc"], ports["metrics"]
         self.channel = grpc.insecure_channel(self.target)
@@ -173,7 +189,8 @@ class Service:
     def __enter__(self):
         try:
             if self.with_worker:
-                self.start_worker()
+                for rank in range(len(self.workers)):
+                    self.start_worker(rank=rank)
             self.start_scheduler()
             if self.ready:
                 self.wait_state(admin.ENGINE_STATE_READY)
@@ -188,7 +205,7 @@ class Service:
             if clean and self.scheduler.child.poll() is None and self.ready:
                 state = self.wait_idle()
                 assert state.blocks.free + state.blocks.cached == state.blocks.total, state.blocks
-            for process in (self.scheduler, self.worker):
+            for process in (self.scheduler, *self.workers):
                 if process is None:
                     continue
                 if not clean:
@@ -199,7 +216,7 @@ class Service:
                 if process.child.returncode is None:
                     assert process.stop() == 0, f"{process.name}:\n{process.log()}"
         finally:
-            for process in (self.scheduler, self.worker):
+            for process in (self.scheduler, *self.workers):
                 if process is not None and process.child.poll() is None:
                     process.kill()
             if self.scheduler is not None and hasattr(self, "channel"):

@@ -66,6 +66,10 @@ struct EmbedParams {
   const TokenId* token_ids = nullptr;  // [out.rows]
   float scale = 1.0f;                  // multiplies the rows
   Matrix out;                          // [num_rows, hidden]
+  // A weight with a part of the vocabulary: the token of its first row, and how many tokens there
+  // are in all; other ranks' tokens become zeros. 0 tokens: the weight has all.
+  TokenId first_token = 0;
+  int32_t vocab_size = 0;
 };
 
 // y = x / sqrt(mean(x^2) + eps) * weight: Zhang and Sennrich, RMSNorm (2019).

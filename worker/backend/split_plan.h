@@ -6,10 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-namespace octavo {
+#include "common/executor.h"
 
-// Workers that share one model (tensor parallelism).
-inline constexpr int32_t kMaxWorldSize = 64;
+namespace octavo {
 
 // One worker's place in its group.
 struct GroupPlace {

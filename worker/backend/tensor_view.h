@@ -21,13 +21,17 @@ struct Matrix {
   float* row(int64_t r) const { return data + r * stride; }
 };
 
-// A weight matrix as the checkpoint stores it, in host memory: rows of `cols` elements, packed.
+// A weight matrix as the checkpoint stores it, in host memory: rows of `cols` elements.
 struct WeightView {
   std::string name;
   DType dtype = DType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
   const std::byte* data = nullptr;
+  int64_t row_bytes = 0;  // from row to row; 0: they follow each other (not so for some columns)
+
+  int64_t stride_bytes() const { return row_bytes > 0 ? row_bytes : StorageBytes(dtype, cols); }
+  const std::byte* row(int64_t r) const { return data + r * stride_bytes(); }
 };
 
 // One linear layer made of several stored matrices with the same cols.

@@ -1,5 +1,7 @@
 #include "worker/cpu/embedding.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/checkpoint/dequantize.h"
@@ -29,8 +31,7 @@ absl::StatusOr<std::unique_ptr<StoredEmbedding>> StoredEmbedding::Create(const W
 }
 
 void StoredEmbedding::Row(int64_t row, float* out) const {
-  const std::byte* stored = view_.data + row * StorageBytes(view_.dtype, view_.cols);
-  const absl::Status status = DequantizeRow(view_.dtype, stored, view_.cols, out);
+  const absl::Status status = DequantizeRow(view_.dtype, view_.row(row), view_.cols, out);
   OCTAVO_CHECK(status.ok(), status.message());  // Create has checked dtype and shape
 }
 
@@ -41,15 +42,20 @@ absl::Status Embed(const StoredEmbedding& weight, const EmbedParams& params, Thr
   if (params.out.cols != weight.cols())
     return absl::InvalidArgumentError(absl::StrCat("embed: out has ", params.out.cols,
                                                    " columns; the embedding has ", weight.cols()));
+  const int64_t vocab = std::max<int64_t>(params.vocab_size, weight.rows());
   for (int64_t i = 0; i < rows; ++i)
-    if (params.token_ids[i] < 0 || params.token_ids[i] >= weight.rows())
+    if (params.token_ids[i] < 0 || params.token_ids[i] >= vocab)
       return absl::InvalidArgumentError(absl::StrCat("embed: token id ", params.token_ids[i],
-                                                     " is outside the vocabulary of ",
-                                                     weight.rows()));
+                                                     " is outside the vocabulary of ", vocab));
   const auto gather = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float* const row = params.out.row(i);
-      weight.Row(params.token_ids[i], row);
+      const int64_t stored = params.token_ids[i] - params.first_token;
+      if (stored < 0 || stored >= weight.rows()) {  // another rank's
+        std::fill_n(row, weight.cols(), 0.0f);
+        continue;
+      }
+      weight.Row(stored, row);
       if (params.scale == 1.0f) continue;
       for (int64_t c = 0; c < weight.cols(); ++c) row[c] *= params.scale;
     }

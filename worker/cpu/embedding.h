@@ -33,8 +33,8 @@ class StoredEmbedding : public EmbeddingWeight {
   WeightView view_;
 };
 
-// out.row(i) = scale * weight row token_ids[i]. INVALID_ARGUMENT naming the token id and the
-// vocabulary.
+// out.row(i) = scale * the weight's row of token_ids[i], or zeros. INVALID_ARGUMENT naming the
+// token id and the vocabulary.
 absl::Status Embed(const StoredEmbedding& weight, const EmbedParams& params, ThreadPool& pool);
 
 }  // namespace octavo

@@ -61,18 +61,15 @@ absl::Status CheckSource(const LinearSource& source) {
 std::vector<const std::byte*> RowPointers(const std::vector<const WeightView*>& parts,
                                           bool interleave) {
   std::vector<const std::byte*> rows;
-  auto row_of = [](const WeightView& part, int64_t row) {
-    return part.data + row * StorageBytes(part.dtype, part.cols);
-  };
   if (!interleave) {
     for (const WeightView* part : parts)
-      for (int64_t r = 0; r < part->rows; ++r) rows.push_back(row_of(*part, r));
+      for (int64_t r = 0; r < part->rows; ++r) rows.push_back(part->row(r));
     return rows;
   }
   for (int64_t first = 0; first < parts[0]->rows; first += 16)
     for (const WeightView* part : parts)
       for (int64_t r = first; r < first + 16; ++r)
-        rows.push_back(r < part->rows ? row_of(*part, r) : nullptr);
+        rows.push_back(r < part->rows ? part->row(r) : nullptr);
   return rows;
 }
 

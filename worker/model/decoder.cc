@@ -18,6 +18,11 @@ int64_t QkvCols(const ModelConfig& config) {
 
 int64_t QueryCols(const ModelConfig& config) { return int64_t{config.num_heads} * config.head_dim; }
 
+// Rank 0 gathers the logits of all.
+int64_t LogitCols(const Model& model) {
+  return model.split.place.rank == 0 ? model.config.vocab_size : model.split.vocab.size();
+}
+
 Matrix Rows(const Buffer& buffer, int64_t rows, int64_t cols) {
   return {buffer.as<float>(), rows, cols, cols};
 }
@@ -34,19 +39,21 @@ Epilogue GateOf(Activation activation) {
 
 }  // namespace
 
-int64_t Decoder::ActivationBytes(const ModelConfig& config, const DecoderLimits& limits) {
+int64_t Decoder::ActivationBytes(const Model& model, const DecoderLimits& limits) {
+  const ModelConfig& config = model.config;
   const int64_t hidden = int64_t{config.post_norms ? 2 : 1} * config.hidden_size;
   const int64_t per_row = hidden + QkvCols(config) + QueryCols(config) + config.intermediate_size;
   const int64_t rotary_dims =
       config.rope.rotary_dim + (config.local_rope ? config.local_rope->rotary_dim : 0);
-  const int64_t elements = per_row * limits.max_rows +
-                           int64_t{config.vocab_size} * limits.max_sampled +
+  const int64_t elements = per_row * limits.max_rows + LogitCols(model) * limits.max_sampled +
                            rotary_dims * limits.max_positions;
   return elements * static_cast<int64_t>(sizeof(float));
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(Backend& backend, const Model& model,
-                                                         const DecoderLimits& limits) {
+                                                         const DecoderLimits& limits,
+                                                         Communicator* communicator) {
+  OCTAVO_CHECK(model.split.place.size == 1 || communicator != nullptr);
   if (limits.max_rows < 1 || limits.max_sampled < 1)
     return absl::InvalidArgumentError(absl::StrCat("a step of ", limits.max_rows, " tokens and ",
                                                    limits.max_sampled,
@@ -55,13 +62,14 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(Backend& backend, const
     return absl::InvalidArgumentError(
         absl::StrCat("max_model_len is ", limits.max_positions, "; it must be in [1, ",
                      model.config.max_positions, "], the positions of model ", model.config.name));
-  auto decoder = absl::WrapUnique(new Decoder(backend, model, limits));
+  auto decoder = absl::WrapUnique(new Decoder(backend, model, limits, communicator));
   OCTAVO_RETURN_IF_ERROR(decoder->Allocate());
   return decoder;
 }
 
-Decoder::Decoder(Backend& backend, const Model& model, const DecoderLimits& limits)
-    : backend_(backend), model_(model), limits_(limits) {}
+Decoder::Decoder(Backend& backend, const Model& model, const DecoderLimits& limits,
+                 Communicator* communicator)
+    : backend_(backend), model_(model), limits_(limits), communicator_(communicator) {}
 
 absl::Status Decoder::Allocate() {
   const ModelConfig& config = model_.config;
@@ -74,7 +82,7 @@ absl::Status Decoder::Allocate() {
   OCTAVO_RETURN_IF_ERROR(allocate(qkv_, limits_.max_rows, QkvCols(config)));
   OCTAVO_RETURN_IF_ERROR(allocate(attended_, limits_.max_rows, QueryCols(config)));
   OCTAVO_RETURN_IF_ERROR(allocate(gated_, limits_.max_rows, config.intermediate_size));
-  OCTAVO_RETURN_IF_ERROR(allocate(logits_, limits_.max_sampled, config.vocab_size));
+  OCTAVO_RETURN_IF_ERROR(allocate(logits_, limits_.max_sampled, LogitCols(model_)));
   if (config.post_norms)
     OCTAVO_RETURN_IF_ERROR(allocate(added_, limits_.max_rows, config.hidden_size));
   OCTAVO_ASSIGN_OR_RETURN(rope_, MakeRope(config.rope, cos_sin_));
@@ -108,13 +116,16 @@ absl::StatusOr<Matrix> Decoder::Forward(const StepBatch& batch, const KvPoolView
   OCTAVO_CHECK(batch.num_rows <= limits_.max_rows, "rows=", batch.num_rows);
   const ModelConfig& config = model_.config;
   rows_ = batch.num_rows;
-  if (rows_ == 0) return Rows(logits_, 0, config.vocab_size);
+  if (rows_ == 0) return Rows(logits_, 0, LogitCols(model_));
 
   OCTAVO_ASSIGN_OR_RETURN(const bool started, backend_.BeginStep(batch, row_ids));
   if (started) return Rows(logits_, static_cast<int64_t>(row_ids.size()), config.vocab_size);
   const Matrix hidden = Rows(hidden_, batch.num_rows, config.hidden_size);
-  OCTAVO_RETURN_IF_ERROR(
-      backend_.Embed({model_.embedding.get(), batch.token_ids, config.embedding_scale, hidden}));
+  EmbedParams embed = {model_.embedding.get(), batch.token_ids, config.embedding_scale, hidden};
+  embed.first_token = static_cast<TokenId>(model_.split.vocab.begin);
+  embed.vocab_size = config.vocab_size;
+  OCTAVO_RETURN_IF_ERROR(backend_.Embed(embed));
+  OCTAVO_RETURN_IF_ERROR(SumOverRanks(hidden));
   for (int32_t layer = 0; layer < config.num_layers; ++layer)
     OCTAVO_RETURN_IF_ERROR(Layer(layer, batch, pool));
   OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, Logits(row_ids));
@@ -126,13 +137,17 @@ absl::StatusOr<Matrix> Decoder::Logits(const std::vector<int32_t>& row_ids) {
   const auto sampled = static_cast<int64_t>(row_ids.size());
   OCTAVO_CHECK(sampled <= limits_.max_sampled, "sampled=", sampled);
   const ModelConfig& config = model_.config;
-  const Matrix logits = Rows(logits_, sampled, config.vocab_size);
+  const Matrix logits = Rows(logits_, sampled, LogitCols(model_));
   if (sampled == 0) return logits;
+  Matrix own = logits;
+  own.cols = model_.split.vocab.size();
   const Matrix hidden = Rows(hidden_, rows_, config.hidden_size);
   OCTAVO_RETURN_IF_ERROR(backend_.Linear({model_.head.get(), Norm(model_.output_norm), hidden,
-                                          row_ids.data(), Epilogue::kStore, logits}));
+                                          row_ids.data(), Epilogue::kStore, own}));
   if (config.logit_softcap > 0)
-    OCTAVO_RETURN_IF_ERROR(backend_.Softcap({logits, config.logit_softcap}));
+    OCTAVO_RETURN_IF_ERROR(backend_.Softcap({own, config.logit_softcap}));
+  if (communicator_ != nullptr)
+    OCTAVO_RETURN_IF_ERROR(communicator_->GatherColumns(own, model_.vocab_begins, logits));
   return logits;
 }
 
@@ -186,13 +201,23 @@ absl::Status Decoder::Layer(int32_t layer, const StepBatch& batch, const KvPoolV
   return AddProduct(*weights.down, gated, weights.post_ffn_norm);
 }
 
+absl::Status Decoder::SumOverRanks(const Matrix& x) {
+  if (communicator_ == nullptr) return absl::OkStatus();
+  return communicator_->AllReduceSum(x.data, x.rows * x.cols);
+}
+
 absl::Status Decoder::AddProduct(const LinearWeight& weight, const Matrix& x,
                                  const Buffer& post_norm) {
   const Matrix hidden = Rows(hidden_, x.rows, model_.config.hidden_size);
-  if (!model_.config.post_norms)
-    return backend_.Linear({&weight, {}, x, nullptr, Epilogue::kAdd, hidden});
+  if (!model_.config.post_norms) {
+    // Rank 0 brings what hidden was, the others only their products.
+    const Epilogue epilogue = model_.split.place.rank == 0 ? Epilogue::kAdd : Epilogue::kStore;
+    OCTAVO_RETURN_IF_ERROR(backend_.Linear({&weight, {}, x, nullptr, epilogue, hidden}));
+    return SumOverRanks(hidden);
+  }
   const Matrix added = Rows(added_, x.rows, model_.config.hidden_size);
   OCTAVO_RETURN_IF_ERROR(backend_.Linear({&weight, {}, x, nullptr, Epilogue::kStore, added}));
+  OCTAVO_RETURN_IF_ERROR(SumOverRanks(added));
   return backend_.AddNormed({added, Norm(post_norm), hidden});
 }
 

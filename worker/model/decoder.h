@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/buffer.h"
+#include "worker/comm/communicator.h"
 #include "worker/model/model.h"
 
 namespace octavo {
@@ -26,14 +27,17 @@ struct DecoderLimits {
 class Decoder {
  public:
   // Device bytes that Create takes for `limits`: activations of the largest step, and RoPE's table.
-  static int64_t ActivationBytes(const ModelConfig& config, const DecoderLimits& limits);
+  static int64_t ActivationBytes(const Model& model, const DecoderLimits& limits);
 
-  // RESOURCE_EXHAUSTED when the activations do not fit. REQUIRES: both references outlive it.
+  // RESOURCE_EXHAUSTED when the activations do not fit. REQUIRES: the references outlive it, and so
+  // does `communicator`, which is there when the model is a share.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(Backend& backend, const Model& model,
-                                                         const DecoderLimits& limits);
+                                                         const DecoderLimits& limits,
+                                                         Communicator* communicator = nullptr);
 
   // Writes K and V of all rows of `batch` into their slots and returns the logits of the rows named
-  // by `row_ids` (host), [row_ids.size(), vocab]. They are valid until the next call and may be
+  // by `row_ids` (host), [row_ids.size(), vocab]; on ranks other than 0, which sample nothing,
+  // those of their part of the vocabulary. They are valid until the next call and may be
   // overwritten. REQUIRES: `batch` and `row_ids` are within the limits and `batch` outlives the
   // ops.
   absl::StatusOr<Matrix> Forward(const StepBatch& batch, const KvPoolView& pool,
@@ -44,19 +48,24 @@ class Decoder {
   int32_t max_sampled() const { return limits_.max_sampled; }
 
  private:
-  Decoder(Backend& backend, const Model& model, const DecoderLimits& limits);
+  Decoder(Backend& backend, const Model& model, const DecoderLimits& limits,
+          Communicator* communicator);
 
   absl::Status Allocate();
   absl::StatusOr<RopeTable> MakeRope(const RopeConfig& rope, Buffer& cos_sin) const;
   absl::Status Layer(int32_t layer, const StepBatch& batch, const KvPoolView& pool);
-  // hidden += x W^T, which goes through `post_norm` first when the family has one.
+  // hidden += x W^T, summed over the ranks, which goes through `post_norm` first when the family
+  // has one.
   absl::Status AddProduct(const LinearWeight& weight, const Matrix& x, const Buffer& post_norm);
+  // x of every rank becomes their sum. REQUIRES: rows without gaps.
+  absl::Status SumOverRanks(const Matrix& x);
   RmsNorm Norm(const Buffer& weight) const;
 
   Backend& backend_;
   const Model& model_;
   const DecoderLimits limits_;
-  int64_t rows_ = 0;  // of the last batch
+  Communicator* const communicator_;  // nullptr: one rank
+  int64_t rows_ = 0;                  // of the last batch
   RopeTable rope_;
   RopeTable local_rope_;  // of layers with a window
   Buffer cos_sin_;        // [max_positions, rotary_dim / 2, 2]
@@ -66,7 +75,7 @@ class Decoder {
   Buffer attended_;       // [max_rows, heads * head_dim]
   Buffer gated_;          // [max_rows, intermediate]
   Buffer added_;          // [max_rows, hidden]; only with post norms
-  Buffer logits_;         // [max_sampled, vocab]
+  Buffer logits_;         // [max_sampled, LogitCols]
 };
 
 }  // namespace octavo

@@ -10,6 +10,7 @@
 #include "common/checkpoint/model_config.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/buffer.h"
+#include "worker/backend/split_plan.h"
 
 namespace octavo {
 
@@ -30,11 +31,15 @@ struct LayerWeights {
 
 // Immutable after loading. The checkpoint and the backend outlive it.
 struct Model {
+  // As this rank computes it (shard.h): heads and intermediate_size are its own, and so are those
+  // of the shapes here and above.
   ModelConfig config;
-  std::unique_ptr<EmbeddingWeight> embedding;  // [vocab, hidden]
+  RankSplit split;
+  std::vector<int64_t> vocab_begins;           // [rank] its first token
+  std::unique_ptr<EmbeddingWeight> embedding;  // [vocab of this rank, hidden]
   std::vector<LayerWeights> layers;
   Buffer output_norm;                  // [hidden]
-  std::unique_ptr<LinearWeight> head;  // [vocab, hidden]
+  std::unique_ptr<LinearWeight> head;  // [vocab of this rank, hidden]
   int64_t weight_bytes = 0;            // resident, all of the above
 };
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/model/shard.h"
 
 namespace octavo {
 namespace {
@@ -62,15 +63,23 @@ WeightView ViewOf(const TensorRef& tensor) {
 // The steps of LoadModel; lives as long as one call.
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, Backend& backend, const LoadObserver& observer)
-      : checkpoint_(checkpoint), backend_(backend), observer_(observer) {}
+  Loader(const Checkpoint& checkpoint, Backend& backend, const RankSplit& split,
+         const LoadObserver& observer)
+      : checkpoint_(checkpoint), backend_(backend), split_(split), observer_(observer) {}
 
   absl::StatusOr<std::unique_ptr<Model>> Run() {
-    model_->config = checkpoint_.config();
+    model_->config = ShareOf(checkpoint_.config(), split_);
+    model_->split = split_;
+    for (int32_t rank = 0; rank < split_.place.size; ++rank) {
+      OCTAVO_ASSIGN_OR_RETURN(const RankSplit other,
+                              SplitCheckpoint(checkpoint_, {rank, split_.place.size}));
+      model_->vocab_begins.push_back(other.vocab.begin);
+    }
     const ModelConfig& config = model_->config;
     OCTAVO_ASSIGN_OR_RETURN(const TensorRef embedding, Read(TensorRole::kTokenEmbedding, -1));
-    OCTAVO_ASSIGN_OR_RETURN(model_->embedding, backend_.PackEmbedding(ViewOf(embedding)));
-    model_->weight_bytes += embedding.bytes;
+    OCTAVO_ASSIGN_OR_RETURN(model_->embedding,
+                            backend_.PackEmbedding(RowsOf(ViewOf(embedding), split_.vocab)));
+    model_->weight_bytes += StorageBytes(embedding.dtype, embedding.cols()) * split_.vocab.size();
     OCTAVO_RETURN_IF_ERROR(Report());
     model_->layers.resize(static_cast<size_t>(config.num_layers));
     for (int32_t layer = 0; layer < config.num_layers; ++layer) {
@@ -91,13 +100,13 @@ class Loader {
     OCTAVO_ASSIGN_OR_RETURN(out.attention_norm,
                             Norm(TensorRole::kAttentionNorm, layer, config.hidden_size));
     std::vector<TensorRole> qkv_bias, output_bias, gate_up_bias, down_bias;
+    // What the ranks' products are added up to gets its bias once.
+    const bool first = split_.place.rank == 0;
     if (config.qkv_bias)
       qkv_bias = {TensorRole::kQueryBias, TensorRole::kKeyBias, TensorRole::kValueBias};
-    if (config.output_bias) output_bias = {TensorRole::kAttentionOutputBias};
-    if (config.mlp_bias) {
-      gate_up_bias = {TensorRole::kGateBias, TensorRole::kUpBias};
-      down_bias = {TensorRole::kDownBias};
-    }
+    if (config.output_bias && first) output_bias = {TensorRole::kAttentionOutputBias};
+    if (config.mlp_bias) gate_up_bias = {TensorRole::kGateBias, TensorRole::kUpBias};
+    if (config.mlp_bias && first) down_bias = {TensorRole::kDownBias};
     OCTAVO_ASSIGN_OR_RETURN(
         out.qkv,
         Linear({TensorRole::kQuery, TensorRole::kKey, TensorRole::kValue}, qkv_bias, layer));
@@ -141,19 +150,52 @@ class Loader {
                                                        int32_t layer, bool gated = false) {
     LinearSource source;
     source.gated = gated;
+    std::vector<int64_t> rows;  // of the whole matrices
     for (const TensorRole role : parts) {
       OCTAVO_ASSIGN_OR_RETURN(const TensorRef tensor, Read(role, layer));
-      source.parts.push_back(ViewOf(tensor));
+      rows.push_back(tensor.rows());
+      source.parts.push_back(ShareOfWeight(role, ViewOf(tensor)));
     }
     for (size_t i = 0; i < biases.size(); ++i) {
       OCTAVO_ASSIGN_OR_RETURN(const TensorRef tensor, Read(biases[i], layer));
-      OCTAVO_ASSIGN_OR_RETURN(const std::vector<float> values,
-                              ToFloats(tensor, source.parts[i].rows));
-      source.bias.insert(source.bias.end(), values.begin(), values.end());
+      OCTAVO_ASSIGN_OR_RETURN(const std::vector<float> values, ToFloats(tensor, rows[i]));
+      const IndexRange own = RowRange(parts[i], rows[i]);
+      source.bias.insert(source.bias.end(), values.begin() + own.begin, values.begin() + own.end);
     }
     OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<LinearWeight> weight, backend_.PackLinear(source));
     model_->weight_bytes += weight->bytes();
     return weight;
+  }
+
+  // The rows of a matrix of `rows` rows that this rank computes.
+  IndexRange RowRange(TensorRole role, int64_t rows) const {
+    const int64_t head_dim = model_->config.head_dim;
+    switch (role) {
+      case TensorRole::kQuery:
+        return {split_.heads.begin * head_dim, split_.heads.end * head_dim};
+      case TensorRole::kKey:
+      case TensorRole::kValue:
+        return {split_.kv_heads.begin * head_dim, split_.kv_heads.end * head_dim};
+      case TensorRole::kGate:
+      case TensorRole::kUp:
+        return split_.ffn;
+      case TensorRole::kOutput:
+        return split_.vocab;
+      default:
+        return {0, rows};
+    }
+  }
+
+  WeightView ShareOfWeight(TensorRole role, const WeightView& whole) const {
+    const int64_t head_dim = model_->config.head_dim;
+    switch (role) {
+      case TensorRole::kAttentionOutput:
+        return ColumnsOf(whole, {split_.heads.begin * head_dim, split_.heads.end * head_dim});
+      case TensorRole::kDown:
+        return ColumnsOf(whole, split_.ffn);
+      default:
+        return RowsOf(whole, RowRange(role, whole.rows));
+    }
   }
 
   absl::Status Report() const {
@@ -164,6 +206,7 @@ class Loader {
 
   const Checkpoint& checkpoint_;
   Backend& backend_;
+  const RankSplit split_;
   const LoadObserver& observer_;
   std::unique_ptr<Model> model_ = std::make_unique<Model>();
   int64_t done_bytes_ = 0;
@@ -172,8 +215,15 @@ class Loader {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, Backend& backend,
+                                                 const RankSplit& split,
                                                  const LoadObserver& observer) {
-  return Loader(checkpoint, backend, observer).Run();
+  return Loader(checkpoint, backend, split, observer).Run();
+}
+
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, Backend& backend,
+                                                 const LoadObserver& observer) {
+  OCTAVO_ASSIGN_OR_RETURN(const RankSplit whole, SplitCheckpoint(checkpoint, {}));
+  return LoadModel(checkpoint, backend, whole, observer);
 }
 
 }  // namespace octavo

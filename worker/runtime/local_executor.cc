@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "worker/model/shard.h"
 #include "worker/model/weights.h"
 
 namespace octavo {
@@ -17,16 +18,21 @@ absl::StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(
     const LocalExecutorOptions& options) {
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
                           Checkpoint::Open(options.model_path));
+  OCTAVO_ASSIGN_OR_RETURN(const RankSplit split,
+                          SplitCheckpoint(*checkpoint, options.communication.place));
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeDevice(options.device, *checkpoint));
-  return absl::WrapUnique(new LocalExecutor(options, std::move(checkpoint), std::move(backend)));
+  return absl::WrapUnique(
+      new LocalExecutor(options, split, std::move(checkpoint), std::move(backend)));
 }
 
-LocalExecutor::LocalExecutor(const LocalExecutorOptions& options,
+LocalExecutor::LocalExecutor(const LocalExecutorOptions& options, const RankSplit& split,
                              std::unique_ptr<Checkpoint> checkpoint,
                              std::unique_ptr<Backend> backend)
     : name_(options.name),
       memory_flags_(options.memory),
+      communication_(options.communication),
+      split_(split),
       checkpoint_(std::move(checkpoint)),
       backend_(std::move(backend)) {
   const ModelConfig& config = checkpoint_->config();
@@ -35,10 +41,15 @@ LocalExecutor::LocalExecutor(const LocalExecutorOptions& options,
     description_.name = name_;
     description_.device = backend_->device_name();
     description_.numeric_path = backend_->numeric_path();
+    // Sums of several ranks' products are other sums.
+    if (split_.place.size > 1)
+      absl::StrAppend(&description_.numeric_path, "/tp", split_.place.size);
+    description_.rank = split_.place.rank;
+    description_.world_size = split_.place.size;
     description_.version = OCTAVO_VERSION;
     description_.model_name = config.name;
     description_.model_digest = checkpoint_->digest();
-    description_.kv_shape = KvShapeOf(config);
+    description_.kv_shape = KvShapeOf(ShareOf(config, split_));
     description_.vocab_size = config.vocab_size;
     description_.max_positions = config.max_positions;
     load_.progress.total_bytes = checkpoint_->tensor_bytes();
@@ -91,14 +102,14 @@ absl::Status LocalExecutor::Load(const ProgressSink& progress) {
 void LocalExecutor::LoadOnDevice() {
   const absl::Time start = absl::Now();
   absl::StatusOr<std::unique_ptr<Model>> model =
-      LoadModel(*checkpoint_, *backend_, [this](int64_t done_bytes, int64_t total_bytes) {
+      LoadModel(*checkpoint_, *backend_, split_, [this](int64_t done_bytes, int64_t total_bytes) {
         absl::MutexLock lock(&mutex_);
         load_.progress = {done_bytes, total_bytes};
         return !stopping_;
       });
   if (model.ok()) {
     model_ = *std::move(model);
-    runner_ = std::make_unique<ModelRunner>(*backend_, *model_, memory_flags_);
+    runner_ = std::make_unique<ModelRunner>(*backend_, *model_, memory_flags_, communication_);
     NoteMemory();
     OCTAVO_LOG(kInfo, "weights are resident model=", model_->config.name,
                " bytes=", FormatByteSize(model_->weight_bytes),
@@ -260,6 +271,7 @@ void LocalExecutor::AbandonSession(SessionId id) {
   absl::MutexLock lock(&mutex_);
   if (session_ == nullptr || session_->id != id) return;
   TakeSession();
+  runner_->AbortCommunication(absl::CancelledError("the step stream is over"));
   // Posted under the lock, so that it cannot come after a configuration of the next epoch. Were the
   // queue full, that configuration would forget just as well.
   device_.TryPost([this] { runner_->Forget(); });

@@ -27,6 +27,7 @@ struct LocalExecutorOptions {
   std::string model_path;
   DeviceOptions device;
   MemoryFlags memory;
+  CommunicatorOptions communication;  // its place: which share of the model
 };
 
 struct LoadState {
@@ -68,8 +69,8 @@ class LocalExecutor : public Executor {
   // session of the epoch is open (there are never two), or when no epoch is configured.
   absl::StatusOr<SessionId> OpenSession(ResultSink sink);
   absl::Status Submit(SessionId session, const StepPlan& plan);
-  // Ends the session without waiting: a step in flight may still be answered. Unknown ids are fine:
-  // the session may have been replaced.
+  // Ends the session without waiting: a step in flight may still be answered, but waits no longer
+  // for other ranks. Unknown ids are fine: the session may have been replaced.
   void AbandonSession(SessionId session);
   // The same, and returns when the sink is not called any more. Not from a sink.
   void CloseSession(SessionId session);
@@ -87,8 +88,8 @@ class LocalExecutor : public Executor {
     bool ended = false;   // guarded by mutex_: steps still queued are not computed
   };
 
-  LocalExecutor(const LocalExecutorOptions& options, std::unique_ptr<Checkpoint> checkpoint,
-                std::unique_ptr<Backend> backend);
+  LocalExecutor(const LocalExecutorOptions& options, const RankSplit& split,
+                std::unique_ptr<Checkpoint> checkpoint, std::unique_ptr<Backend> backend);
 
   void LoadOnDevice();
   void RunStep(const std::shared_ptr<Session>& session, const StepPlan& plan);
@@ -99,6 +100,8 @@ class LocalExecutor : public Executor {
 
   const std::string name_;
   const MemoryFlags memory_flags_;
+  const CommunicatorOptions communication_;
+  const RankSplit split_;
 
   // Device thread only, once constructed. `runner_` is there once the weights are, for whoever has
   // a session.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/cpu/cpu_backend.h"
+#include "worker/cpu/host_limits.h"
 #include "worker/cpu/isa.h"
 #if OCTAVO_CUDA
 #include "worker/cuda/cuda_backend.h"
@@ -78,6 +79,8 @@ absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint) {
       return DType::kF32;
   }
 }
+
+int32_t DefaultComputeThreads() { return DefaultThreads(); }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
                                                     const Checkpoint& checkpoint) {

@@ -26,6 +26,9 @@ struct DeviceOptions {
 // avx2, float32 takes the place of int8.
 absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint);
 
+// What 0 threads means here.
+int32_t DefaultComputeThreads();
+
 // INVALID_ARGUMENT naming the option; FAILED_PRECONDITION when the machine lacks the instruction
 // set or the card; UNIMPLEMENTED for the cuda backend in a build without it.
 absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,

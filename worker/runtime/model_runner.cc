@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/comm/gloo_communicator.h"
 #include "worker/cpu/host_limits.h"
 
 namespace octavo {
@@ -31,13 +32,25 @@ absl::Status CheckConfig(const WorkerConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPlace(const WorkerConfig& config, const GroupPlace& place) {
+  if (config.rank == place.rank && config.world_size == place.size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "this worker was started as rank ", place.rank, " of ", place.size,
+      " (--tensor-parallel-rank, --tensor-parallel-size); the scheduler takes it for rank ",
+      config.rank, " of ", config.world_size));
+}
+
 }  // namespace
 
-ModelRunner::ModelRunner(Backend& backend, const Model& model, const MemoryFlags& memory)
-    : backend_(backend), model_(model), memory_(memory) {}
+ModelRunner::ModelRunner(Backend& backend, const Model& model, const MemoryFlags& memory,
+                         const CommunicatorOptions& communication)
+    : backend_(backend), model_(model), memory_(memory), communication_(communication) {
+  communication_.place = model.split.place;
+}
 
 absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config) {
   OCTAVO_RETURN_IF_ERROR(CheckConfig(config));
+  OCTAVO_RETURN_IF_ERROR(CheckPlace(config, model_.split.place));
   OCTAVO_ASSIGN_OR_RETURN(
       const CacheGeometry geometry,
       CacheGeometry::Create(KvShapeOf(model_.config), config.kv_dtype, config.block_size));
@@ -47,14 +60,24 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   limits.max_positions = config.max_model_len;
   const LargestStep step = {limits.max_rows,      config.max_num_seqs,     limits.max_sampled,
                             limits.max_positions, model_.config.num_heads, geometry};
-  const int64_t activation_bytes = Decoder::ActivationBytes(model_.config, limits);
+  const int64_t activation_bytes = Decoder::ActivationBytes(model_, limits);
   OCTAVO_ASSIGN_OR_RETURN(const int64_t workspace_bytes, backend_.WorkspaceBytes(step));
   const MemoryUse use = {model_.weight_bytes, activation_bytes + workspace_bytes};
-  if (config.num_blocks == 0) return Plan(use, geometry);
+  if (config.num_blocks == 0) {
+    OCTAVO_ASSIGN_OR_RETURN(WorkerCapacity capacity, Plan(use, geometry));
+    if (communication_.place.size > 1) {
+      OCTAVO_ASSIGN_OR_RETURN(offer_, OfferGloo(communication_));
+      capacity.communicator_address = offer_->address();
+    }
+    return capacity;
+  }
   Forget();
+  // Before anything that may fail on this rank alone: the others then see it leave, and need not
+  // wait for it in vain.
+  OCTAVO_ASSIGN_OR_RETURN(Communicator* const communicator, JoinGroup(config));
   OCTAVO_RETURN_IF_ERROR(backend_.Reserve(step));
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
-                          Decoder::Create(backend_, model_, limits));
+                          Decoder::Create(backend_, model_, limits, communicator));
   OCTAVO_ASSIGN_OR_RETURN(
       pool_, KvPool::Create(backend_, geometry, config.num_blocks, config.num_swap_blocks));
   MirrorLimits mirror;
@@ -107,6 +130,28 @@ void ModelRunner::Forget() {
   inputs_.reset();
   mirror_.reset();
   pool_.reset();
+  std::unique_ptr<Communicator> left;
+  absl::MutexLock lock(&communicator_mutex_);
+  left = std::move(communicator_);
+}
+
+absl::StatusOr<Communicator*> ModelRunner::JoinGroup(const WorkerConfig& config) {
+  if (communication_.place.size == 1) return nullptr;
+  if (offer_ == nullptr)
+    return absl::FailedPreconditionError(
+        "this rank was not asked for its communicator's address; ask before configuring");
+  const std::unique_ptr<CommunicatorOffer> offer = std::move(offer_);
+  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> joined,
+                          offer->Join(config.communicator_addresses));
+  Communicator* const communicator = joined.get();
+  absl::MutexLock lock(&communicator_mutex_);
+  communicator_ = std::move(joined);
+  return communicator;
+}
+
+void ModelRunner::AbortCommunication(const absl::Status& reason) {
+  absl::MutexLock lock(&communicator_mutex_);
+  if (communicator_ != nullptr) communicator_->Abort(reason);
 }
 
 absl::StatusOr<StepResult> ModelRunner::Execute(const StepPlan& plan) {
@@ -150,26 +195,51 @@ absl::Status ModelRunner::Compute(const StepPlan& plan, StepResult* result) {
   OCTAVO_RETURN_IF_ERROR(inputs_->Build(plan, *mirror_));
   OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, decoder_->Forward(inputs_->batch(), pool_->view(),
                                                                  inputs_->sampled_row_ids()));
+  OCTAVO_RETURN_IF_ERROR(AwaitRanks());
   OCTAVO_RETURN_IF_ERROR(Sample(logits, result));
   return Score(result);
 }
 
 absl::Status ModelRunner::Sample(Matrix logits, StepResult* result) {
   if (logits.rows == 0) return backend_.Synchronize();
-  sample_params_.logits = logits;
-  sample_params_.rows.assign(inputs_->sample_rows().begin(), inputs_->sample_rows().end());
-  sample_params_.out = &sampled_;
-  OCTAVO_RETURN_IF_ERROR(backend_.Sample(sample_params_));
-  OCTAVO_RETURN_IF_ERROR(backend_.Synchronize());
-  result->samples.reserve(sampled_.size());
-  for (size_t i = 0; i < sampled_.size(); ++i) {
+  const std::vector<SampleRow>& rows = inputs_->sample_rows();
+  if (sampling_rank()) {
+    sample_params_.logits = logits;
+    sample_params_.rows.assign(rows.begin(), rows.end());
+    sample_params_.out = &sampled_;
+    OCTAVO_RETURN_IF_ERROR(backend_.Sample(sample_params_));
+    OCTAVO_RETURN_IF_ERROR(backend_.Synchronize());
+    result->samples.reserve(sampled_.size());
+  }
+  OCTAVO_RETURN_IF_ERROR(ShareSamples());
+  for (size_t i = 0; i < rows.size(); ++i) {
     const SequenceId sequence = inputs_->sampled_sequences()[i];
+    mirror_->RecordSample(sequence, shared_ids_[i], static_cast<int32_t>(rows[i].position));
+    if (!sampling_rank()) continue;
     SampleOutput& output = sampled_[i];
-    mirror_->RecordSample(sequence, output.token,
-                          static_cast<int32_t>(sample_params_.rows[i].position));
     result->samples.push_back({sequence, output.token, output.logprob, std::move(output.top)});
   }
   return absl::OkStatus();
+}
+
+Communicator* ModelRunner::communicator() {
+  absl::MutexLock lock(&communicator_mutex_);
+  return communicator_.get();
+}
+
+absl::Status ModelRunner::AwaitRanks() {
+  Communicator* const group = communicator();
+  return group == nullptr ? absl::OkStatus() : group->Finish();
+}
+
+absl::Status ModelRunner::ShareSamples() {
+  shared_ids_.resize(inputs_->sample_rows().size());
+  for (size_t i = 0; sampling_rank() && i < shared_ids_.size(); ++i)
+    shared_ids_[i] = sampled_[i].token;
+  Communicator* const group = communicator();
+  if (group == nullptr) return absl::OkStatus();
+  return group->Broadcast(shared_ids_.data(),
+                          static_cast<int64_t>(shared_ids_.size() * sizeof(TokenId)));
 }
 
 absl::Status ModelRunner::Score(StepResult* result) {
@@ -183,6 +253,8 @@ absl::Status ModelRunner::Score(StepResult* result) {
     const auto end = static_cast<std::ptrdiff_t>(std::min(first + most, row_ids.size()));
     score_ids_.assign(row_ids.begin() + begin, row_ids.begin() + end);
     OCTAVO_ASSIGN_OR_RETURN(sample_params_.logits, decoder_->Logits(score_ids_));
+    OCTAVO_RETURN_IF_ERROR(AwaitRanks());
+    if (!sampling_rank()) continue;
     sample_params_.rows.assign(inputs_->score_rows().begin() + begin,
                                inputs_->score_rows().begin() + end);
     sample_params_.out = &sampled_;
@@ -191,6 +263,7 @@ absl::Status ModelRunner::Score(StepResult* result) {
     for (SampleOutput& output : sampled_)
       scored.push_back({output.token, output.logprob, std::move(output.top)});
   }
+  if (!sampling_rank()) return absl::OkStatus();
   auto next = scored.begin();
   for (const StepInputs::ScoredSlice& slice : inputs_->scored_slices()) {
     SliceScores& to = result->scores.emplace_back();

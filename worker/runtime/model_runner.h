@@ -12,6 +12,7 @@
 #include "common/executor.h"
 #include "common/step.h"
 #include "worker/backend/backend.h"
+#include "worker/comm/communicator.h"
 #include "worker/kv/kv_pool.h"
 #include "worker/kv/table_mirror.h"
 #include "worker/model/decoder.h"
@@ -22,19 +23,21 @@
 
 namespace octavo {
 
-// Owned and called by the device thread, but for BeginSwapIns.
+// Owned and called by the device thread, but for BeginSwapIns and AbortCommunication.
 class ModelRunner {
  public:
   // REQUIRES: both references outlive the runner.
-  ModelRunner(Backend& backend, const Model& model, const MemoryFlags& memory);
+  // `communication` says how the ranks reach each other; its place is the model's.
+  ModelRunner(Backend& backend, const Model& model, const MemoryFlags& memory,
+              const CommunicatorOptions& communication = {});
 
-  // With num_blocks 0: how many blocks fit, here and on the host; nothing changes. Otherwise
-  // forgets all sequences and allocates pool and activations for `config`. INVALID_ARGUMENT or
-  // RESOURCE_EXHAUSTED with value and limit; after a failed allocation the runner is not
-  // configured.
+  // With num_blocks 0: how many blocks fit, here and on the host, and where other ranks reach this
+  // one; nothing else changes. Otherwise forgets all sequences, waits for the other ranks, and
+  // allocates pool and activations for `config`. INVALID_ARGUMENT or RESOURCE_EXHAUSTED with value
+  // and limit, or what Communicator says; after a failed allocation the runner is not configured.
   absl::StatusOr<WorkerCapacity> Configure(const WorkerConfig& config);
 
-  // Drops sequences, pool and activations.
+  // Drops sequences, pool and activations, and leaves the group, which the other ranks notice.
   void Forget();
 
   bool configured() const { return decoder_ != nullptr; }
@@ -43,6 +46,8 @@ class ModelRunner {
   // Computes one step. A plan that is refused changes nothing; after an error of the device the
   // cache's content is undefined and the caller must Forget. Step ids are the caller's to check.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
+  // Ends waiting for other ranks: a step in progress fails with `reason`. Thread-safe.
+  void AbortCommunication(const absl::Status& reason);
   // The plan has arrived; it is executed after those before it. Thread-safe. REQUIRES: of the epoch
   // that Configure was last called for, or nothing is configured.
   void BeginSwapIns(const StepPlan& plan);
@@ -52,6 +57,13 @@ class ModelRunner {
   absl::StatusOr<WorkerCapacity> Plan(const MemoryUse& use, const CacheGeometry& geometry) const;
   absl::Status Compute(const StepPlan& plan, StepResult* result);
   absl::Status Sample(Matrix logits, StepResult* result);
+  absl::StatusOr<Communicator*> JoinGroup(const WorkerConfig& config);
+  bool sampling_rank() const { return model_.split.place.rank == 0; }
+  Communicator* communicator();
+  // The backend waits for other ranks without an end; this waits for them before it does.
+  absl::Status AwaitRanks();
+  // What rank 0 sampled becomes what every rank remembers (step.5).
+  absl::Status ShareSamples();
   // Known tokens, some rows of logits at a time.
   absl::Status Score(StepResult* result);
 
@@ -59,6 +71,8 @@ class ModelRunner {
   const Model& model_;
   const MemoryFlags memory_;
   int64_t activation_bytes_ = 0;  // of decoder_
+  CommunicatorOptions communication_;
+  std::unique_ptr<CommunicatorOffer> offer_;  // of the last query
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<TableMirror> mirror_;
   std::unique_ptr<Decoder> decoder_;
@@ -66,6 +80,9 @@ class ModelRunner {
   SampleParams sample_params_;         // reused
   std::vector<SampleOutput> sampled_;  // reused
   std::vector<int32_t> score_ids_;     // reused
+  std::vector<TokenId> shared_ids_;    // reused
+  absl::Mutex communicator_mutex_;     // the device thread alone changes the pointer
+  std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(communicator_mutex_);
   absl::Mutex swaps_mutex_;
   std::unique_ptr<SwapQueue> swaps_
       ABSL_GUARDED_BY(swaps_mutex_);  // of pool_; only with host blocks

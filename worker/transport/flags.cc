@@ -54,7 +54,32 @@ void AddMemoryFlags(CLI::App& app, MemoryFlags* memory) {
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX} - 1));
 }
 
+void AddGroupFlags(CLI::App& app, WorkerFlags* flags) {
+  app.add_option("--tensor-parallel-size", flags->place.size,
+                 "Workers that share the model; each is started with the same number")
+      ->check(CLI::Range(1, kMaxWorldSize))
+      ->capture_default_str();
+  app.add_option("--tensor-parallel-rank", flags->place.rank,
+                 "Which of them this one is, from 0: its place in the scheduler's --workers")
+      ->check(CLI::Range(0, kMaxWorldSize - 1))
+      ->capture_default_str();
+  app.add_option("--communicator-interface", flags->communicator_interface,
+                 "Network interface on which the workers of a group reach each other, like eth0; "
+                 "connections carry neither encryption nor authentication")
+      ->type_name("NAME")
+      ->capture_default_str();
+  AddCommunicatorTimeoutFlag(app, flags);
+}
+
 }  // namespace
+
+void AddCommunicatorTimeoutFlag(CLI::App& app, WorkerFlags* flags) {
+  app.add_option("--communicator-timeout", flags->communicator_timeout_seconds,
+                 "Seconds that a worker waits for the others of its group inside a step, after "
+                 "which the step has failed")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str();
+}
 
 void AddWorkerFlags(CLI::App& app, WorkerFlags* flags, bool embedded) {
   if (!embedded) {
@@ -71,6 +96,7 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags* flags, bool embedded) {
         "--health-check", flags->health_check,
         "Ask the worker at --listen whether its weights are resident; exit status 0 if so");
     AddProgramFlags(app, &flags->log);
+    AddGroupFlags(app, flags);
   }
   AddDeviceFlags(app, &flags->device);
   AddMemoryFlags(app, &flags->memory);
@@ -82,6 +108,9 @@ LocalExecutorOptions ExecutorOptions(const WorkerFlags& flags, const std::string
   options.model_path = flags.model_path;
   options.device = flags.device;
   options.memory = flags.memory;
+  options.communication.place = flags.place;
+  options.communication.interface = flags.communicator_interface;
+  options.communication.timeout = absl::Seconds(flags.communicator_timeout_seconds);
   return options;
 }
 

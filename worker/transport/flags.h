@@ -17,12 +17,18 @@ struct WorkerFlags {
   bool health_check = false;
   DeviceOptions device;
   MemoryFlags memory;
+  GroupPlace place;  // which share of the model this worker holds
+  std::string communicator_interface = "lo";
+  double communicator_timeout_seconds = 30;
   LogFlags log;
 };
 
 // `embedded` leaves out what `octavo serve` has once for both sides: the model, the listener, the
 // program's own flags, and any name that `app` has already.
 void AddWorkerFlags(CLI::App& app, WorkerFlags* flags, bool embedded);
+
+// Adds --communicator-timeout.
+void AddCommunicatorTimeoutFlag(CLI::App& app, WorkerFlags* flags);
 
 // REQUIRES: parsed flags.
 LocalExecutorOptions ExecutorOptions(const WorkerFlags& flags, const std::string& name);

@@ -275,7 +275,9 @@ TEST(StepCodec, ExecutorStructsSurviveTheWire) {
                                       .max_positions = 8192,
                                       .memory_total_bytes = int64_t{1} << 40,
                                       .memory_free_bytes = 5,
-                                      .loaded = true};
+                                      .loaded = true,
+                                      .rank = 1,
+                                      .world_size = 3};
   worker::v1::DescribeResponse described;
   EncodeDescription(description, &described);
   const auto back = DecodeDescription(described);
@@ -285,6 +287,11 @@ TEST(StepCodec, ExecutorStructsSurviveTheWire) {
   EXPECT_EQ(back->model_digest, description.model_digest);
   EXPECT_EQ(back->memory_total_bytes, description.memory_total_bytes);
   EXPECT_TRUE(back->loaded);
+  EXPECT_EQ(back->rank, 1);
+  EXPECT_EQ(back->world_size, 3);
+  described.set_rank(3);
+  EXPECT_EQ(DecodeDescription(described).status().message(),
+            "rank is 3; it must be between 0 and 2");
 
   const WorkerConfig config{.epoch = 4,
                             .kv_dtype = DType::kF32,
@@ -293,7 +300,10 @@ TEST(StepCodec, ExecutorStructsSurviveTheWire) {
                             .max_num_seqs = 64,
                             .max_num_batched_tokens = 512,
                             .num_blocks = 400,
-                            .num_swap_blocks = 90};
+                            .num_swap_blocks = 90,
+                            .rank = 1,
+                            .world_size = 2,
+                            .communicator_addresses = {std::string("a\0b", 3), "c"}};
   worker::v1::ConfigureRequest configured;
   EncodeConfig(config, &configured);
   const auto decoded = DecodeConfig(configured);
@@ -302,15 +312,29 @@ TEST(StepCodec, ExecutorStructsSurviveTheWire) {
   EXPECT_EQ(decoded->num_blocks, 400);
   EXPECT_EQ(decoded->num_swap_blocks, 90);
   EXPECT_EQ(decoded->max_num_batched_tokens, 512);
+  EXPECT_EQ(decoded->rank, 1);
+  EXPECT_EQ(decoded->world_size, 2);
+  EXPECT_EQ(decoded->communicator_addresses, config.communicator_addresses);
+  configured.add_communicator_addresses("d");
+  EXPECT_EQ(DecodeConfig(configured).status().message(),
+            "communicator_addresses is 3; it must be between 0 and 2");
+  configured.set_world_size(65);
+  EXPECT_EQ(DecodeConfig(configured).status().message(),
+            "world_size is 65; it must be between 1 and 64");
+  EncodeConfig(config, &configured);
   configured.set_kv_dtype("Q4_0");
   EXPECT_THAT(DecodeConfig(configured).status().message(), HasSubstr("kv_dtype is \"Q4_0\""));
 
   worker::v1::ConfigureResponse capacity;
-  EncodeCapacity(
-      {.num_blocks = 7, .weight_bytes = 9, .budget_reason = "because", .num_swap_blocks = 5},
-      &capacity);
+  EncodeCapacity({.num_blocks = 7,
+                  .weight_bytes = 9,
+                  .budget_reason = "because",
+                  .num_swap_blocks = 5,
+                  .communicator_address = "here"},
+                 &capacity);
   EXPECT_EQ(DecodeCapacity(capacity)->num_swap_blocks, 5);
   EXPECT_EQ(DecodeCapacity(capacity)->num_blocks, 7);
+  EXPECT_EQ(DecodeCapacity(capacity)->communicator_address, "here");
   EXPECT_EQ(DecodeCapacity(capacity)->budget_reason, "because");
   capacity.set_num_blocks(uint64_t{1} << 40);
   EXPECT_FALSE(DecodeCapacity(capacity).ok());

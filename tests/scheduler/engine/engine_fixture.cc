@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/fakes/fake_model.h"
 
@@ -85,6 +86,18 @@ EngineTest::EngineTest() {
       .block_size = 8, .max_model_len = 256, .max_num_seqs = 32, .max_num_batched_tokens = 64};
   options_.group.first_retry = absl::Milliseconds(2);
   options_.group.longest_retry = absl::Milliseconds(10);
+}
+
+void EngineTest::AddSecondRank() {
+  workers_.push_back(std::make_shared<FakeWorkerControl>());
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    WorkerDescription& description = workers_[static_cast<size_t>(rank)]->description;
+    description = FakeDescription();
+    description.name = absl::StrCat("fake-", rank);
+    description.rank = rank;
+    description.world_size = 2;
+    description.kv_shape.num_kv_heads = 1;
+  }
 }
 
 void EngineTest::StartEngine() {

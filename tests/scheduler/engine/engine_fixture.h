@@ -46,6 +46,8 @@ class EngineTest : public ::testing::Test {
  protected:
   EngineTest();
 
+  // Makes the group one of two ranks, with one KV head each.
+  void AddSecondRank();
   // With one fake worker per control.
   void StartEngine();
   void AwaitReady();

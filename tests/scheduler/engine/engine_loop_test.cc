@@ -99,8 +99,7 @@ TEST_F(EngineTest, TheOverrideDecidesTheNumberOfBlocks) {
 }
 
 TEST_F(EngineTest, SeveralRanksAnswerAsOneWithTheSmallestPool) {
-  workers_.push_back(std::make_shared<FakeWorkerControl>());
-  workers_[1]->description = FakeDescription();
+  AddSecondRank();
   workers_[1]->fitting_blocks = 50;
   StartEngine();
   AwaitReady();

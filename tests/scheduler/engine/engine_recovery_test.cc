@@ -103,8 +103,7 @@ TEST_F(EngineRecoveryTest, StreamsWaitWhileTheWorkerIsAwayAndAbortsStillWork) {
 }
 
 TEST_F(EngineRecoveryTest, TheLossOfOneRankIsTheLossOfTheGroup) {
-  workers_.push_back(std::make_shared<FakeWorkerControl>());
-  workers_[1]->description = FakeDescription();
+  AddSecondRank();
   workers_[1]->FailAfter(20);
   StartEngine();
   AwaitReady();

@@ -134,6 +134,41 @@ TEST(CpuBackend, EmbedsRowsOfEveryStoredType) {
   }
 }
 
+TEST(CpuBackend, EmbedsZerosForTokensOfOtherRanks) {
+  const auto backend = MakeCpu(2);
+  const std::vector<float> stored = {1, 2, 3, 4};  // tokens 5 and 6 of 9
+  const auto weight = backend
+                          ->PackEmbedding({"e", DType::kF32, 2, 2,
+                                           reinterpret_cast<const std::byte*>(stored.data())})
+                          .value();
+  const std::vector<TokenId> ids = {6, 4, 5, 7, 8, 0};
+  std::vector<float> out(12, -1.0f);
+  EmbedParams params = {weight.get(), ids.data(), 2.0f, {out.data(), 6, 2, 2}};
+  params.first_token = 5;
+  params.vocab_size = 9;
+  ASSERT_TRUE(backend->Embed(params).ok());
+  EXPECT_THAT(out, testing::ElementsAre(6, 8, 0, 0, 2, 4, 0, 0, 0, 0, 0, 0));
+  params.vocab_size = 8;
+  EXPECT_THAT(std::string(backend->Embed(params).message()),
+              HasSubstr("token id 8 is outside the vocabulary of 8"));
+}
+
+TEST(CpuBackend, PacksColumnsOfAWiderMatrix) {
+  const auto backend = MakeCpu(1);
+  // The middle columns of 2 x 4: {1, 2} and {5, 6}.
+  const std::vector<float> stored = {0, 1, 2, 3, 4, 5, 6, 7};
+  WeightView view = {"w", DType::kF32, 2, 2, reinterpret_cast<const std::byte*>(&stored[1])};
+  view.row_bytes = 4 * sizeof(float);
+  const auto weight = backend->PackLinear({.parts = {view}}).value();
+  std::vector<float> x = {10, 1}, out(2);
+  LinearParams params;
+  params.weight = weight.get();
+  params.x = {x.data(), 1, 2, 2};
+  params.out = {out.data(), 1, 2, 2};
+  ASSERT_TRUE(backend->Linear(params).ok());
+  EXPECT_THAT(out, testing::ElementsAre(12, 56));
+}
+
 TEST(CpuBackend, RefusesEmbeddingsThatCannotBeRead) {
   const auto backend = MakeCpu(1);
   const std::vector<std::byte> data(4096);

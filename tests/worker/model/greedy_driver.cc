@@ -1,6 +1,11 @@
 #include "tests/worker/model/greedy_driver.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
 
 #include "common/check.h"
 #include "worker/runtime/model_runner.h"
@@ -42,13 +47,72 @@ SeqSlice NextSlice(const GreedyPrompt& prompt, const GreedyOptions& options, Seq
   return slice;
 }
 
+// The runners of a group, each called on a thread of its own. Every call succeeds, or the test
+// program ends.
+class RunnerGroup {
+ public:
+  explicit RunnerGroup(std::span<const LoadedModel> ranks) {
+    for (const LoadedModel& rank : ranks)
+      runners_.push_back(std::make_unique<ModelRunner>(*rank.backend, *rank.model, MemoryFlags{}));
+  }
+
+  void Configure(WorkerConfig config) {
+    const auto place = [&](int32_t rank) {
+      WorkerConfig own = config;
+      own.rank = rank;
+      own.world_size = static_cast<int32_t>(runners_.size());
+      return own;
+    };
+    const int64_t num_blocks = std::exchange(config.num_blocks, 0);
+    std::vector<std::string> addresses(runners_.size());
+    OnRanks([&](int32_t rank, ModelRunner& runner) {
+      const absl::StatusOr<WorkerCapacity> capacity = runner.Configure(place(rank));
+      OCTAVO_CHECK(capacity.ok(), capacity.status().ToString());
+      addresses[static_cast<size_t>(rank)] = capacity->communicator_address;
+    });
+    config.num_blocks = num_blocks;
+    config.communicator_addresses = addresses;
+    OnRanks([&](int32_t rank, ModelRunner& runner) {
+      const absl::StatusOr<WorkerCapacity> capacity = runner.Configure(place(rank));
+      OCTAVO_CHECK(capacity.ok(), capacity.status().ToString());
+    });
+  }
+
+  StepResult Execute(const StepPlan& plan) {
+    StepResult of_rank_0;
+    OnRanks([&](int32_t rank, ModelRunner& runner) {
+      absl::StatusOr<StepResult> result = runner.Execute(plan);
+      OCTAVO_CHECK(result.ok(), result.status().ToString());
+      if (rank == 0) of_rank_0 = *std::move(result);
+    });
+    return of_rank_0;
+  }
+
+ private:
+  void OnRanks(const std::function<void(int32_t, ModelRunner&)>& call) {
+    std::vector<std::thread> others;
+    for (size_t rank = 1; rank < runners_.size(); ++rank)
+      others.emplace_back([&, rank] { call(static_cast<int32_t>(rank), *runners_[rank]); });
+    call(0, *runners_[0]);
+    for (std::thread& thread : others) thread.join();
+  }
+
+  std::vector<std::unique_ptr<ModelRunner>> runners_;
+};
+
 }  // namespace
 
 std::vector<std::vector<SampledToken>> RunGreedy(const LoadedModel& loaded,
                                                  const std::vector<GreedyPrompt>& prompts,
                                                  const GreedyOptions& options) {
+  return RunGreedy(std::span(&loaded, 1), prompts, options);
+}
+
+std::vector<std::vector<SampledToken>> RunGreedy(std::span<const LoadedModel> ranks,
+                                                 const std::vector<GreedyPrompt>& prompts,
+                                                 const GreedyOptions& options) {
   const int32_t num_groups =
-      CacheGeometry::Create(KvShapeOf(loaded.model->config), options.kv_dtype, options.block_size)
+      CacheGeometry::Create(KvShapeOf(ranks[0].model->config), options.kv_dtype, options.block_size)
           ->num_groups();
   WorkerConfig config;
   config.epoch = 1;
@@ -60,9 +124,8 @@ std::vector<std::vector<SampledToken>> RunGreedy(const LoadedModel& loaded,
     config.max_num_batched_tokens += static_cast<int32_t>(prompt.tokens.size());
     config.num_blocks += (LengthOf(prompt) / options.block_size + 1) * num_groups;
   }
-  ModelRunner runner(*loaded.backend, *loaded.model, {});
-  const absl::StatusOr<WorkerCapacity> capacity = runner.Configure(config);
-  OCTAVO_CHECK(capacity.ok(), capacity.status().ToString());
+  RunnerGroup runners(ranks);
+  runners.Configure(config);
 
   std::vector<std::vector<SampledToken>> sampled(prompts.size());
   std::vector<int32_t> computed(prompts.size(), 0);
@@ -80,9 +143,8 @@ std::vector<std::vector<SampledToken>> RunGreedy(const LoadedModel& loaded,
       if (!options.batched) break;
     }
     if (plan.slices.empty()) return sampled;
-    absl::StatusOr<StepResult> result = runner.Execute(plan);
-    OCTAVO_CHECK(result.ok(), result.status().ToString());
-    for (SampledToken& token : result->samples) sampled[token.sequence].push_back(std::move(token));
+    StepResult result = runners.Execute(plan);
+    for (SampledToken& token : result.samples) sampled[token.sequence].push_back(std::move(token));
   }
 }
 

@@ -4,6 +4,7 @@
 #define OCTAVO_TESTS_WORKER_MODEL_GREEDY_DRIVER_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/dtype.h"
@@ -28,6 +29,10 @@ struct GreedyOptions {
 
 // Of each prompt, what was sampled at each step. Blocks of different prompts alternate in the pool.
 std::vector<std::vector<SampledToken>> RunGreedy(const LoadedModel& loaded,
+                                                 const std::vector<GreedyPrompt>& prompts,
+                                                 const GreedyOptions& options);
+// The same on a group of ranks (LoadRanksForTest), one thread each; what rank 0 answered.
+std::vector<std::vector<SampledToken>> RunGreedy(std::span<const LoadedModel> ranks,
                                                  const std::vector<GreedyPrompt>& prompts,
                                                  const GreedyOptions& options);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "common/check.h"
+#include "worker/model/shard.h"
 #include "worker/model/weights.h"
 #include "worker/runtime/make_device.h"
 
@@ -18,15 +19,23 @@ T ValueOrDie(absl::StatusOr<T> value, const std::string& path) {
 
 }  // namespace
 
-LoadedModel LoadForTest(const std::string& path, int threads) {
+LoadedModel LoadForTest(const std::string& path, int threads, const GroupPlace& place) {
   LoadedModel loaded;
   loaded.checkpoint = ValueOrDie(Checkpoint::Open(path), path);
   DeviceOptions options;
   options.threads = threads;
   options.dtype = "float32";
   loaded.backend = ValueOrDie(MakeDevice(options, *loaded.checkpoint), path);
-  loaded.model = ValueOrDie(LoadModel(*loaded.checkpoint, *loaded.backend, nullptr), path);
+  const RankSplit split = ValueOrDie(SplitCheckpoint(*loaded.checkpoint, place), path);
+  loaded.model = ValueOrDie(LoadModel(*loaded.checkpoint, *loaded.backend, split, nullptr), path);
   return loaded;
+}
+
+std::vector<LoadedModel> LoadRanksForTest(const std::string& path, int32_t size) {
+  std::vector<LoadedModel> ranks;
+  for (int32_t rank = 0; rank < size; ++rank)
+    ranks.push_back(LoadForTest(path, /*threads=*/1, {rank, size}));
+  return ranks;
 }
 
 std::string RealModelPath() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/checkpoint/checkpoint.h"
 #include "worker/backend/backend.h"
@@ -19,7 +20,9 @@ struct LoadedModel {
 };
 
 // float32 activations. Ends the test program with what is missing when the model cannot be loaded.
-LoadedModel LoadForTest(const std::string& path, int threads = 2);
+LoadedModel LoadForTest(const std::string& path, int threads = 2, const GroupPlace& place = {});
+// The shares of a group's ranks, one thread each.
+std::vector<LoadedModel> LoadRanksForTest(const std::string& path, int32_t size);
 
 // $OCTAVO_MODEL, or where tools/fetch_model.sh puts SmolLM2. Ends the test program when absent.
 std::string RealModelPath();

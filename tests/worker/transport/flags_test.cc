@@ -61,6 +61,20 @@ TEST(WorkerFlags, ReachTheExecutor) {
   EXPECT_EQ(options.memory.swap_bytes, 0);
 }
 
+TEST(WorkerFlags, PlaceTheWorkerInItsGroup) {
+  const LocalExecutorOptions options = ExecutorOptions(
+      Parse({"--model", "m", "--tensor-parallel-size", "3", "--tensor-parallel-rank", "2",
+             "--communicator-interface", "eth0", "--communicator-timeout", "1.5"}),
+      "here");
+  EXPECT_EQ(options.communication.place.size, 3);
+  EXPECT_EQ(options.communication.place.rank, 2);
+  EXPECT_EQ(options.communication.interface, "eth0");
+  EXPECT_EQ(options.communication.timeout, absl::Milliseconds(1500));
+  const LocalExecutorOptions alone = ExecutorOptions(Parse({"--model", "m"}), "here");
+  EXPECT_EQ(alone.communication.place.size, 1);
+  EXPECT_EQ(alone.communication.interface, "lo");
+}
+
 TEST(WorkerFlags, RefuseValuesOutOfRange) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--dtype", "int4"},
                                                     {"--threads", "-1"},
@@ -68,6 +82,8 @@ TEST(WorkerFlags, RefuseValuesOutOfRange) {
                                                     {"--kv-cache-memory-bytes", "lots"},
                                                     {"--num-gpu-blocks-override", "0"},
                                                     {"--isa", "mmx"},
+                                                    {"--tensor-parallel-size", "65"},
+                                                    {"--communicator-timeout", "0"},
                                                     {"--backend", "tpu"},
                                                     {"--device", "-1"}})
     EXPECT_THROW(Parse(arguments), CLI::ParseError) << arguments[0];
