@@ -79,7 +79,9 @@ absl::Status CudaBackend::Embed(const EmbedParams& params) {
   EmbeddingArgs args;
   args.table = weight->data();
   args.table_stride = weight->stride();
-  args.vocabulary = static_cast<int32_t>(weight->rows());
+  args.table_rows = static_cast<int32_t>(weight->rows());
+  args.first_token = params.first_token;
+  args.vocabulary = std::max(params.vocab_size, args.table_rows);
   args.token_ids = params.token_ids;
   args.scale = params.scale;
   args.out = params.out.data;

@@ -67,7 +67,7 @@ uint16_t RoundToBFloat16(float value) {
 
 // `values` has room for part.cols floats.
 void ConvertRow(const WeightView& part, int64_t row, std::vector<float>& values, uint16_t* out) {
-  const std::byte* stored = part.data + row * StorageBytes(part.dtype, part.cols);
+  const std::byte* stored = part.row(row);
   if (part.dtype == DType::kBF16) {
     std::memcpy(out, stored, static_cast<size_t>(part.cols) * sizeof(uint16_t));
     return;

@@ -21,11 +21,15 @@ __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ Emb
   const int64_t row = blockIdx.y;
   const int32_t token = a.token_ids[row];
   float v[kRowStep];
-  if (token >= 0 && token < a.vocabulary) {
-    LoadBf16<kVector>(a.table + token * a.table_stride + c, left, v);
-  } else {
+  const int32_t stored = token - a.first_token;
+  if (token < 0 || token >= a.vocabulary) {
 #pragma unroll
     for (int i = 0; i < kRowStep; ++i) v[i] = __uint_as_float(0x7fc00000u);
+  } else if (stored >= 0 && stored < a.table_rows) {
+    LoadBf16<kVector>(a.table + stored * a.table_stride + c, left, v);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRowStep; ++i) v[i] = 0.0f;
   }
 #pragma unroll
   for (int i = 0; i < kRowStep; ++i) v[i] *= a.scale;
@@ -35,7 +39,8 @@ __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ Emb
 absl::Status LaunchEmbedding(const EmbeddingArgs& args, cudaStream_t stream) {
   ShapeCheck check("embedding");
   check.Between("rows", args.rows, 0, kMaxGridY).Between("cols", args.cols, 1, 1 << 30);
-  check.AtLeast("vocabulary", args.vocabulary, 1).NotNull("token_ids", args.token_ids);
+  check.AtLeast("rows of the table", args.table_rows, 1).NotNull("token_ids", args.token_ids);
+  check.Between("first token", args.first_token, 0, int64_t{args.vocabulary} - args.table_rows);
   check.AtLeast("the stride of the table", args.table_stride, args.cols);
   check.NotNull("the table", args.table);
   check.AtLeast("the stride of out", args.out_stride, args.cols).NotNull("out", args.out);

@@ -10,11 +10,16 @@
 
 namespace octavo::cuda {
 
-// out[r] = scale * table[token_ids[r]]. All pointers are device memory; strides are in elements.
+// out[r] = scale * table[token_ids[r] - first_token]. All pointers are device memory; strides are in
+// elements.
 struct EmbeddingArgs {
-  const uint16_t* table = nullptr;  // bf16, [vocabulary, cols]
+  const uint16_t* table = nullptr;  // bf16, [table_rows, cols]
   int64_t table_stride = 0;
-  int32_t vocabulary = 0;
+  int32_t table_rows = 0;
+  // Of a table with a part of the vocabulary: the token of its first row. Tokens of the vocabulary
+  // that it lacks, which another rank has, become zeros.
+  int32_t first_token = 0;
+  int32_t vocabulary = 0;  // tokens in all
   // [rows]. The row of an id outside the vocabulary becomes NaN, so that sampling from what follows
   // is an error and not a token.
   const int32_t* token_ids = nullptr;

@@ -221,7 +221,7 @@ TEST(Embedding, GathersScaledRows) {
     EmbeddingArgs args;
     args.table = device_table.data();
     args.table_stride = shape.stride;
-    args.vocabulary = kVocabulary;
+    args.table_rows = args.vocabulary = kVocabulary;
     args.token_ids = device_ids.data();
     args.scale = 1.5f;
     args.out = out.data();
@@ -244,10 +244,30 @@ TEST(Embedding, GivesNanForIdsOutsideTheVocabulary) {
   const DeviceArray<uint16_t> table(std::vector<uint16_t>(2 * 8, 0x3f80));
   const DeviceArray<int32_t> ids(std::vector<int32_t>{1, 2, -1});
   const DeviceArray<float> out(24);
-  EmbeddingArgs args = {table.data(), 8, 2, ids.data(), 1.0f, out.data(), 8, 3, 8};
+  EmbeddingArgs args = {table.data(), 8, 2, 0, 2, ids.data(), 1.0f, out.data(), 8, 3, 8};
   ASSERT_EQ(Finish(stream, LaunchEmbedding(args, stream)), "");
   const std::vector<float> rows = out.Get();
   for (size_t i = 0; i < 24; ++i) EXPECT_EQ(std::isnan(rows[i]), i >= 8) << i;
+}
+
+TEST(Embedding, GivesZerosForTokensOfOtherRanks) {
+  const DeviceStream stream;
+  const DeviceArray<uint16_t> table(std::vector<uint16_t>(2 * 8, 0x3f80));  // of tokens 3 and 4
+  const DeviceArray<int32_t> ids(std::vector<int32_t>{3, 2, 4, 5, 6});
+  const DeviceArray<float> out(40);
+  EmbeddingArgs args = {table.data(), 8, 2, 3, 6, ids.data(), 2.0f, out.data(), 8, 5, 8};
+  ASSERT_EQ(Finish(stream, LaunchEmbedding(args, stream)), "");
+  const std::vector<float> rows = out.Get();
+  for (size_t i = 0; i < 40; ++i) {
+    const size_t row = i / 8;
+    if (row == 4) {
+      EXPECT_TRUE(std::isnan(rows[i])) << i;
+    } else {
+      EXPECT_EQ(rows[i], row == 0 || row == 2 ? 2.0f : 0.0f) << i;
+    }
+  }
+  args.vocabulary = 4;
+  EXPECT_THAT(std::string(LaunchEmbedding(args, stream).message()), HasSubstr("first token is 3"));
 }
 
 TEST(RowKernels, RefuseShapesWithValueAndLimit) {
