@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/byte_size.h"
+#include "common/cache_geometry.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 
@@ -67,6 +68,21 @@ absl::Status CheckHeads(const std::vector<WorkerDescription>& workers, int32_t m
   return absl::FailedPreconditionError(absl::StrCat("the workers hold ", ranks, " kv_heads; ",
                                                     workers.size(), " ranks of a model of ",
                                                     model_heads, " hold ", expected));
+}
+
+// The override may take more than the memory flags leave, but never more than there is.
+absl::Status CheckOverride(const WorkerDescription& worker, int64_t num_blocks,
+                           const WorkerConfig& config) {
+  OCTAVO_ASSIGN_OR_RETURN(
+      const CacheGeometry geometry,
+      CacheGeometry::Create(worker.kv_shape, config.kv_dtype, config.block_size));
+  const int64_t total = worker.memory_total_bytes;
+  const int64_t most = geometry.LendableBlocks(total);
+  if (total == 0 || num_blocks <= most) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker ", worker.name, ": --num-gpu-blocks-override is ", num_blocks,
+                   "; blocks of ", geometry.bytes_per_block(), " bytes fit ", most,
+                   " times into all of its ", FormatByteSize(total)));
 }
 
 }  // namespace
@@ -151,6 +167,8 @@ absl::StatusOr<GroupCapacity> WorkerGroup::TryConnect(bool again) {
     }
   }
   if (options_.num_blocks_override > 0) {
+    for (const WorkerDescription& worker : descriptions)
+      OCTAVO_RETURN_IF_ERROR(CheckOverride(worker, options_.num_blocks_override, options_.config));
     smallest.num_blocks = options_.num_blocks_override;
     smallest.reason = absl::StrCat("--num-gpu-blocks-override ", options_.num_blocks_override);
   }

@@ -28,7 +28,7 @@ struct ExpectedModel {
 struct WorkerGroupOptions {
   ExpectedModel model;
   WorkerConfig config;              // epoch and num_blocks are not read
-  int64_t num_blocks_override = 0;  // > 0: this many blocks, whatever fits
+  int64_t num_blocks_override = 0;  // > 0: this many blocks, whatever its flags leave
   absl::Duration first_retry = absl::Milliseconds(200);
   absl::Duration longest_retry = absl::Seconds(1);
 };

@@ -63,6 +63,13 @@ TEST_F(WorkerGroupTest, KvHeadsThatDoNotAddUpAreListedByWorker) {
                                HasSubstr("2 ranks of a model of 2 hold 2")));
 }
 
+TEST_F(WorkerGroupTest, AnOverrideThatNoMemoryHoldsNamesTheWorkerAndTheLimit) {
+  options_.group.num_blocks_override = 900000000;
+  workers_[1]->description.memory_total_bytes = int64_t{1} << 30;
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("worker fake-1: --num-gpu-blocks-override is 900000000"),
+                               HasSubstr("1.0 GiB")));
+}
+
 TEST_F(WorkerGroupTest, AReplicatedKvHeadIsCountedForEveryRank) {
   options_.group.model.kv_shape.num_kv_heads = 1;
   StartEngine();

@@ -10,8 +10,8 @@
 
 namespace octavo::cuda {
 
-// out[r] = scale * table[token_ids[r] - first_token]. All pointers are device memory; strides are in
-// elements.
+// out[r] = scale * table[token_ids[r] - first_token]. All pointers are device memory; strides are
+// in elements.
 struct EmbeddingArgs {
   const uint16_t* table = nullptr;  // bf16, [table_rows, cols]
   int64_t table_stride = 0;
