@@ -29,7 +29,7 @@ std::string ProbeTarget(const SchedulerFlags& flags) {
 }
 
 absl::Status Serve(const SchedulerFlags& flags, Signals& signals) {
-  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(flags.model_path));
+  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(flags.model_path, flags.load_format));
   std::vector<std::unique_ptr<Executor>> executors;
   for (const std::string& target : flags.workers)
     executors.push_back(std::make_unique<RemoteExecutor>(RemoteExecutorOptions{.target = target}));

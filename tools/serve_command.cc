@@ -23,6 +23,7 @@ struct ServeOptions {
 absl::Status ServeOnProcesses(const ServeOptions& options, Signals& signals) {
   WorkerFlags flags = options.worker;
   flags.model_path = options.scheduler.model_path;
+  flags.load_format = options.scheduler.load_format;
   flags.log = options.scheduler.log;
   OCTAVO_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerProcesses> workers,
                           WorkerProcesses::Start(flags));

@@ -70,6 +70,7 @@ std::vector<std::string> WorkerArguments(const std::string& program, const Worke
     arguments.push_back(absl::StrCat(value));
   };
   add("--model", flags.model_path);
+  add("--load-format", flags.load_format);
   add("--listen", "127.0.0.1:0");
   add("--port-file", port_file);
   add("--tensor-parallel-size", flags.place.size);

@@ -147,8 +147,15 @@ void AddPreemptionFlags(CLI::App& app, SchedulerFlags* flags) {
 void AddSchedulerFlags(CLI::App& app, SchedulerFlags* flags, bool embedded) {
   app.add_option("--model", flags->model_path,
                  "GGUF file or Hugging Face folder; the scheduler reads its configuration and "
-                 "tokenizer, not its weights")
+                 "tokenizer, not its weights. With --load-format dummy a preset's name")
       ->type_name("PATH");
+  app.add_option(
+         "--load-format", flags->load_format,
+         "auto: what --model holds. dummy: no file is read, --model names a preset "
+         "(llama-3-8b, llama-3-70b, smollm2-135m) whose weights are noise; prompts then are "
+         "token ids, since there is no tokenizer. The workers get the same two flags")
+      ->check(CLI::IsMember({"auto", "dummy"}))
+      ->capture_default_str();
   if (!embedded) {
     app.add_option("--workers", flags->workers,
                    "Workers, comma-separated, rank 0 first; those that are not there yet are "

@@ -17,6 +17,7 @@ namespace octavo {
 
 struct SchedulerFlags {
   std::string model_path;
+  std::string load_format = "auto";
   std::vector<std::string> workers;  // "host:port", rank 0 first
   std::string host = "127.0.0.1";
   int port = 50051;         // 0: a free one

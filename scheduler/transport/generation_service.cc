@@ -27,6 +27,7 @@ absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& reque
   TokenizedPrompt prompt;
   switch (request.input_case()) {
     case v1::TokenizeRequest::kText: {
+      OCTAVO_RETURN_IF_ERROR(model.CheckHasTexts("text"));
       // What a text is, not what a prompt would be: nothing is put in front, any length will do.
       absl::StatusOr<std::vector<TokenId>> tokens =
           model.tokenizer->Encode(request.text(), request.parse_special());
@@ -48,6 +49,7 @@ absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& reque
 
 absl::Status Detokenize(const ServedModel& model, const v1::DetokenizeRequest& request,
                         v1::DetokenizeResponse* response) {
+  OCTAVO_RETURN_IF_ERROR(model.CheckHasTexts("token_ids"));
   std::vector<TokenId> ids;
   ids.reserve(request.token_ids_size());
   for (int i = 0; i < request.token_ids_size(); ++i) {

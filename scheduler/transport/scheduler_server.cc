@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/dummy_checkpoint.h"
 #include "common/log.h"
 #include "common/program/program.h"
 #include "common/status_macros.h"
@@ -30,9 +30,12 @@ absl::Status WritePortFile(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<ServedModel> LoadServedModel(const std::string& path) {
-  OCTAVO_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
-  return MakeServedModel(path, checkpoint->config(), checkpoint->tokenizer(), checkpoint->digest());
+absl::StatusOr<ServedModel> LoadServedModel(const std::string& model,
+                                            const std::string& load_format) {
+  OCTAVO_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                          OpenModel(model, load_format));
+  return MakeServedModel(model, checkpoint->config(), checkpoint->tokenizer(),
+                         checkpoint->digest());
 }
 
 absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(

@@ -24,8 +24,9 @@
 
 namespace octavo {
 
-// Reads configuration and tokenizer of the checkpoint at `path`; errors name it.
-absl::StatusOr<ServedModel> LoadServedModel(const std::string& path);
+// Reads configuration and tokenizer of what --model and --load-format name; errors name it.
+absl::StatusOr<ServedModel> LoadServedModel(const std::string& model,
+                                            const std::string& load_format);
 
 // Thread-safe after Start.
 class SchedulerServer {

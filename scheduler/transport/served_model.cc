@@ -27,9 +27,17 @@ absl::Status CheckLength(const std::string& field, size_t bytes, const ServedMod
 
 }  // namespace
 
+absl::Status ServedModel::CheckHasTexts(const std::string& field) const {
+  if (has_texts) return absl::OkStatus();
+  return InvalidField(field, absl::StrCat("needs a tokenizer, and model ", name,
+                                          " has none: its weights are noise (--load-format "
+                                          "dummy); send token_ids, and read token ids"));
+}
+
 absl::StatusOr<TokenizedPrompt> ServedModel::TokenizeText(const std::string& field,
                                                           const std::string& text,
                                                           bool parse_special) const {
+  OCTAVO_RETURN_IF_ERROR(CheckHasTexts(field));
   OCTAVO_RETURN_IF_ERROR(CheckLength(field, text.size(), *this));
   absl::StatusOr<std::vector<TokenId>> tokens = tokenizer->Encode(text, parse_special);
   if (!tokens.ok()) return OnField(field, tokens.status());
@@ -40,6 +48,7 @@ absl::StatusOr<TokenizedPrompt> ServedModel::TokenizeText(const std::string& fie
 
 absl::StatusOr<TokenizedPrompt> ServedModel::TokenizeChat(const std::string& field,
                                                           const v1::Chat& chat) const {
+  OCTAVO_RETURN_IF_ERROR(CheckHasTexts(field));
   const std::string messages_field = absl::StrCat(field, ".messages");
   if (chat.messages().empty()) return InvalidField(messages_field, "is empty");
   size_t bytes = 0;
@@ -90,9 +99,11 @@ absl::StatusOr<ServedModel> MakeServedModel(const std::string& origin, const Mod
     return absl::Status(tokenizer.status().code(),
                         absl::StrCat(origin, ": ", tokenizer.status().message()));
   model.tokenizer = *std::move(tokenizer);
+  size_t longest = 0;
   for (TokenId id = 0; id < model.tokenizer->vocab_size(); ++id)
-    model.longest_token_bytes =
-        std::max(model.longest_token_bytes, model.tokenizer->BytesOf(id).size());
+    longest = std::max(longest, model.tokenizer->BytesOf(id).size());
+  model.has_texts = longest > 0;
+  model.longest_token_bytes = std::max(model.longest_token_bytes, longest);
   if (!spec.chat_template.empty()) {
     absl::StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(spec.chat_template);
     if (parsed.ok())

@@ -32,8 +32,11 @@ struct ServedModel {
   int32_t max_choices = 1;    // of one request: the sequences of one step
   std::unique_ptr<const Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
+  bool has_texts = true;  // false: no token of the vocabulary has one (--load-format dummy)
   size_t longest_token_bytes = 1;
 
+  // INVALID_ARGUMENT with a BadRequest on `field` when the vocabulary has no texts.
+  absl::Status CheckHasTexts(const std::string& field) const;
   // Both INVALID_ARGUMENT with a BadRequest on `field`. A text that must give more than
   // max_model_len tokens is refused before it is tokenised.
   absl::StatusOr<TokenizedPrompt> TokenizeText(const std::string& field, const std::string& text,

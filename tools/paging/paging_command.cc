@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<LocalEngine>> PagingBench::StartEngine(const Sett
   flags.num_gpu_blocks_override = (pool_tokens + setting.block_size - 1) / setting.block_size;
   flags.max_queued_requests =
       std::max(flags.max_queued_requests, static_cast<int32_t>(requests_.size()));
-  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(flags.model_path));
+  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(flags.model_path, flags.load_format));
   OCTAVO_ASSIGN_OR_RETURN(const EngineOptions engine, MakeEngineOptions(flags, &model));
   OCTAVO_ASSIGN_OR_RETURN(const CacheGeometry geometry,
                           CacheGeometry::Create(engine.group.model.kv_shape,
@@ -158,7 +158,7 @@ absl::StatusOr<PagingReport> PagingBench::Run() {
 // Fills what depends on the model.
 absl::Status Complete(PagingOptions* options) {
   SchedulerFlags& flags = options->scheduler;
-  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(flags.model_path));
+  OCTAVO_ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(flags.model_path, flags.load_format));
   OCTAVO_RETURN_IF_ERROR(MakeEngineOptions(flags, &model).status());
   options->traffic.max_model_len = flags.max_model_len;
   options->traffic.vocab_size = model.config.vocab_size;

@@ -1,48 +1,25 @@
 #include "tools/simulate/model_spec.h"
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "common/model_shape.h"
 #include "common/status_macros.h"
 #include "tools/simulate/spec_reader.h"
 
 namespace octavo::simulate {
 namespace {
 
-// From each model's config.json.
-const std::vector<ModelSpec>& Presets() {
-  static const std::vector<ModelSpec>* const presets = new std::vector<ModelSpec>{
-      {.name = "llama-3-8b",
-       .layers = 32,
-       .hidden = 4096,
-       .heads = 32,
-       .kv_heads = 8,
-       .head_dim = 128,
-       .ffn = 14336,
-       .vocab = 128256},
-      {.name = "opt-13b",
-       .layers = 40,
-       .hidden = 5120,
-       .heads = 40,
-       .kv_heads = 40,
-       .head_dim = 128,
-       .ffn = 20480,
-       .vocab = 50272,
-       .gated_ffn = false,
-       .tied_embeddings = true},
-      // Q4_1 layers and a Q8_0 embedding, as in SmolLM2-135M-Instruct.Q4_1.gguf.
-      {.name = "smollm2-135m",
-       .layers = 30,
-       .hidden = 576,
-       .heads = 9,
-       .kv_heads = 3,
-       .head_dim = 64,
-       .ffn = 1536,
-       .vocab = 49152,
-       .tied_embeddings = true,
-       .weight_bytes = 20.0 / 32,
-       .head_bytes = 34.0 / 32},
-  };
-  return *presets;
+ModelSpec SpecOf(const ModelShape& shape) {
+  ModelSpec spec;
+  spec.name = shape.name;
+  spec.layers = shape.layers;
+  spec.hidden = shape.hidden;
+  spec.heads = shape.heads;
+  spec.kv_heads = shape.kv_heads;
+  spec.head_dim = shape.head_dim;
+  spec.ffn = shape.ffn;
+  spec.vocab = shape.vocab;
+  spec.gated_ffn = shape.gated_ffn;
+  spec.tied_embeddings = shape.tied_embeddings;
+  return spec;
 }
 
 }  // namespace
@@ -64,18 +41,17 @@ double ModelSpec::streamed_bytes() const {
 }
 
 absl::StatusOr<ModelSpec> ModelPreset(absl::string_view name) {
-  for (const ModelSpec& preset : Presets()) {
-    if (preset.name == name) return preset;
+  OCTAVO_ASSIGN_OR_RETURN(const ModelShape shape, FindModelShape(name));
+  ModelSpec spec = SpecOf(shape);
+  if (name == "smollm2-135m") {
+    // Q4_1 layers and a Q8_0 embedding, as in SmolLM2-135M-Instruct.Q4_1.gguf.
+    spec.weight_bytes = 20.0 / 32;
+    spec.head_bytes = 34.0 / 32;
   }
-  return absl::NotFoundError(absl::StrCat("there is no model preset \"", name, "\"; there are ",
-                                          absl::StrJoin(ModelPresetNames(), ", ")));
+  return spec;
 }
 
-std::vector<std::string> ModelPresetNames() {
-  std::vector<std::string> names;
-  for (const ModelSpec& preset : Presets()) names.push_back(preset.name);
-  return names;
-}
+std::vector<std::string> ModelPresetNames() { return ModelShapeNames(); }
 
 absl::StatusOr<ModelSpec> ParseModel(absl::string_view json) {
   SpecReader reader("the model", json);

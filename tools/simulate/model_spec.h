@@ -35,7 +35,8 @@ struct ModelSpec {
   double streamed_bytes() const;  // read by every step: all but the input embedding
 };
 
-// "llama-3-8b", "opt-13b", "smollm2-135m". NOT_FOUND lists them.
+// The shapes of common/model_shape.h, with two bytes a weight unless the name says otherwise.
+// NOT_FOUND lists them.
 absl::StatusOr<ModelSpec> ModelPreset(absl::string_view name);
 std::vector<std::string> ModelPresetNames();
 

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/byte_size.h"
 #include "common/check.h"
+#include "common/checkpoint/dummy_checkpoint.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "worker/model/shard.h"
@@ -17,7 +18,7 @@ namespace octavo {
 absl::StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(
     const LocalExecutorOptions& options) {
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
-                          Checkpoint::Open(options.model_path));
+                          OpenModel(options.model_path, options.load_format));
   OCTAVO_ASSIGN_OR_RETURN(const RankSplit split,
                           SplitCheckpoint(*checkpoint, options.communication.place));
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,

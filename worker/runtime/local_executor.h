@@ -25,6 +25,7 @@ namespace octavo {
 struct LocalExecutorOptions {
   std::string name = "in-process";
   std::string model_path;
+  std::string load_format = "auto";  // as OpenModel takes it
   DeviceOptions device;
   MemoryFlags memory;
   CommunicatorOptions communication;  // its place: which share of the model

@@ -83,8 +83,14 @@ void AddCommunicatorTimeoutFlag(CLI::App& app, WorkerFlags* flags) {
 
 void AddWorkerFlags(CLI::App& app, WorkerFlags* flags, bool embedded) {
   if (!embedded) {
-    app.add_option("--model", flags->model_path, "GGUF file or Hugging Face folder")
+    app.add_option("--model", flags->model_path,
+                   "GGUF file or Hugging Face folder; with --load-format dummy a preset's name")
         ->type_name("PATH");
+    app.add_option("--load-format", flags->load_format,
+                   "auto: what --model holds. dummy: no file is read, --model names a preset "
+                   "(llama-3-8b, llama-3-70b, smollm2-135m) whose weights are noise in bfloat16")
+        ->check(CLI::IsMember({"auto", "dummy"}))
+        ->capture_default_str();
     app.add_option("--listen", flags->listen,
                    "Where the scheduler connects; port 0: a free one, written to the log")
         ->type_name("HOST:PORT")
@@ -106,6 +112,7 @@ LocalExecutorOptions ExecutorOptions(const WorkerFlags& flags, const std::string
   LocalExecutorOptions options;
   options.name = name;
   options.model_path = flags.model_path;
+  options.load_format = flags.load_format;
   options.device = flags.device;
   options.memory = flags.memory;
   options.communication.place = flags.place;

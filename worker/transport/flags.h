@@ -12,6 +12,7 @@ namespace octavo {
 
 struct WorkerFlags {
   std::string model_path;
+  std::string load_format = "auto";
   std::string listen = "127.0.0.1:50061";
   std::string port_file;
   bool health_check = false;

@@ -19,7 +19,8 @@ TEST(ModelPreset, HasTheWeightsThatTheModelsAreNamedFor) {
 }
 
 TEST(ModelPreset, UnknownNamesListTheKnown) {
-  EXPECT_THAT(ModelPreset("gpt-5").status().message(), HasSubstr("llama-3-8b, opt-13b"));
+  EXPECT_THAT(ModelPreset("gpt-5").status().message(),
+              HasSubstr("llama-3-8b, llama-3-70b, opt-13b"));
   EXPECT_THAT(DevicePreset("tpu").status().message(), HasSubstr("a100-40"));
 }
 
