@@ -75,6 +75,16 @@ class Backend {
   }
   virtual absl::Status EndStep() { return absl::OkStatus(); }
 
+  // Steps in flight. Ops called since the last SubmitStep are one step; FinishStep waits for the
+  // oldest that is submitted and not finished, and then what its Sample was given is filled. To a
+  // backend that runs ahead the ops of one more step may be given before, and token ids of it may
+  // say which row of the step before samples them (SampledByRow); Synchronize finishes both.
+  virtual bool runs_ahead() const { return false; }
+  virtual absl::Status SubmitStep() { return absl::OkStatus(); }
+  // Whether FinishStep would not wait.
+  virtual absl::StatusOr<bool> StepDone() { return true; }
+  virtual absl::Status FinishStep() { return Synchronize(); }
+
   // The sources must outlive the weights: a backend may read them in place.
   virtual absl::StatusOr<std::unique_ptr<LinearWeight>> PackLinear(const LinearSource& source) = 0;
   virtual absl::StatusOr<std::unique_ptr<EmbeddingWeight>> PackEmbedding(

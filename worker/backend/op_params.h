@@ -61,6 +61,9 @@ struct KvPoolView {
   CacheGeometry geometry;
 };
 
+// In the place of a token id: what row `row` of the step before samples (Backend::runs_ahead).
+constexpr TokenId SampledByRow(int32_t row) { return -1 - row; }
+
 struct EmbedParams {
   const EmbeddingWeight* weight = nullptr;
   const TokenId* token_ids = nullptr;  // [out.rows]
@@ -170,6 +173,7 @@ struct SampleParams {
   Matrix logits;                             // [rows, vocab]; may be overwritten
   std::vector<SampleRow> rows;               // host
   std::vector<SampleOutput>* out = nullptr;  // host, resized to rows; valid after Synchronize
+                                             // or FinishStep
 };
 
 }  // namespace octavo

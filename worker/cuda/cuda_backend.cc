@@ -28,6 +28,11 @@ absl::Status OwnedStream::Create() {
                   "cudaStreamCreateWithFlags");
 }
 
+absl::Status OwnedEvent::Create() {
+  return ToStatus(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
+                  "cudaEventCreateWithFlags");
+}
+
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(
     const CudaBackendOptions& options) {
   int count = 0;
@@ -63,7 +68,7 @@ absl::Status CudaBackend::Open() {
   packer_ = std::make_unique<WeightPacker>(*staging_);
   OCTAVO_ASSIGN_OR_RETURN(gemm_, Gemm::Create());
   attention_ = std::make_unique<CudaAttention>(multiprocessors, shared_bytes);
-  OCTAVO_ASSIGN_OR_RETURN(sampler_, CudaSampler::Create());
+  for (OwnedEvent& end : step_ends_) OCTAVO_RETURN_IF_ERROR(end.Create());
   graphs_ = std::make_unique<GraphCache>(compute_.get());
   return absl::OkStatus();
 }
@@ -150,7 +155,7 @@ absl::StatusOr<std::unique_ptr<EmbeddingWeight>> CudaBackend::PackEmbedding(
 absl::StatusOr<int64_t> CudaBackend::WorkspaceBytes(const LargestStep& limits) const {
   OCTAVO_ASSIGN_OR_RETURN(const int64_t attention, attention_->WorkspaceBytes(limits));
   const int64_t gated_rows = std::min<int64_t>(limits.max_rows, kGatedRows);
-  return attention + sampler_->WorkspaceBytes(limits) +
+  return attention + sampler_.WorkspaceBytes(limits) +
          limits.max_rows * widest_input_ * int64_t{sizeof(uint16_t)} +
          gated_rows * widest_gated_ * int64_t{sizeof(float)} +
          2 * limits.max_rows * int64_t{sizeof(int32_t)};
@@ -162,7 +167,7 @@ absl::Status CudaBackend::Reserve(const LargestStep& limits) {
   graphs_->Clear();
   OCTAVO_ASSIGN_OR_RETURN(const int64_t bytes, WorkspaceBytes(limits));
   OCTAVO_RETURN_IF_ERROR(attention_->Reserve(limits, compute_.get()));
-  OCTAVO_RETURN_IF_ERROR(sampler_->Reserve(limits));
+  OCTAVO_RETURN_IF_ERROR(sampler_.Reserve(limits));
   const auto rows = static_cast<size_t>(limits.max_rows);
   const auto gated_rows = static_cast<size_t>(std::min<int64_t>(limits.max_rows, kGatedRows));
   OCTAVO_RETURN_IF_ERROR(Grow(rows_, rows * static_cast<size_t>(widest_input_) * sizeof(uint16_t)));
@@ -204,12 +209,45 @@ absl::StatusOr<bool> CudaBackend::BeginStep(const StepBatch& batch,
 
 absl::Status CudaBackend::EndStep() { return graphs_->End(); }
 
+absl::Status CudaBackend::SubmitStep() {
+  OCTAVO_RETURN_IF_ERROR(UseDevice());
+  if (submitted_ - finished_ == step_ends_.size())
+    return absl::FailedPreconditionError(absl::StrCat(
+        step_ends_.size(), " steps are submitted and not finished, which is the limit"));
+  const size_t place = submitted_++ % step_ends_.size();
+  sampled_[place] = std::exchange(sampling_, false);
+  return ToStatus(cudaEventRecord(step_ends_[place].get(), compute_.get()),
+                  "cudaEventRecord of a step");
+}
+
+absl::StatusOr<bool> CudaBackend::StepDone() {
+  OCTAVO_RETURN_IF_ERROR(UseDevice());
+  if (submitted_ == finished_) return true;
+  const cudaError_t error = cudaEventQuery(step_ends_[finished_ % step_ends_.size()].get());
+  if (error == cudaErrorNotReady) return false;
+  OCTAVO_RETURN_IF_ERROR(ToStatus(error, "cudaEventQuery of a step"));
+  return true;
+}
+
+absl::Status CudaBackend::FinishStep() {
+  if (submitted_ == finished_)
+    return absl::FailedPreconditionError("no step is submitted and not finished");
+  OCTAVO_RETURN_IF_ERROR(UseDevice());
+  const size_t place = finished_++ % step_ends_.size();
+  OCTAVO_RETURN_IF_ERROR(
+      ToStatus(cudaEventSynchronize(step_ends_[place].get()), "cudaEventSynchronize of a step"));
+  return sampled_[place] ? sampler_.Finish() : absl::OkStatus();
+}
+
 absl::Status CudaBackend::Synchronize() {
   OCTAVO_RETURN_IF_ERROR(UseDevice());
   graphs_->Abandon();
+  finished_ = submitted_;
+  sampling_ = false;
   OCTAVO_RETURN_IF_ERROR(
       ToStatus(cudaStreamSynchronize(compute_.get()), "cudaStreamSynchronize of a step"));
-  return sampler_->Finish();
+  while (sampler_.unfinished()) OCTAVO_RETURN_IF_ERROR(sampler_.Finish());
+  return absl::OkStatus();
 }
 
 }  // namespace octavo::cuda

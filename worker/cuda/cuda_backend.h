@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/executor.h"
 #include "worker/backend/backend.h"
 #include "worker/cuda/cuda_attention.h"
 #include "worker/cuda/cuda_sampler.h"
@@ -41,6 +43,22 @@ class OwnedStream {
 
  private:
   cudaStream_t stream_ = nullptr;
+};
+
+// A CUDA event without a time, destroyed with its owner.
+class OwnedEvent {
+ public:
+  OwnedEvent() = default;
+  ~OwnedEvent() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  OwnedEvent(const OwnedEvent&) = delete;
+  OwnedEvent& operator=(const OwnedEvent&) = delete;
+  absl::Status Create();
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
 };
 
 // All ops go to one stream in the order of their calls. Copies to the device leave through pinned
@@ -82,6 +100,10 @@ class CudaBackend : public Backend {
   absl::Status PagedAttention(const PagedAttentionParams& params) override;
   absl::Status CopyBlocks(const CopyBlocksParams& params) override;
   absl::Status Sample(const SampleParams& params) override;
+  bool runs_ahead() const override { return true; }
+  absl::Status SubmitStep() override;
+  absl::StatusOr<bool> StepDone() override;
+  absl::Status FinishStep() override;
   absl::Status Synchronize() override;
 
   // Steps that ran from a recording so far.
@@ -106,11 +128,16 @@ class CudaBackend : public Backend {
   std::string name_;
   OwnedStream compute_;
   OwnedStream swap_;
+  std::array<OwnedEvent, kMaxStepsInFlight> step_ends_;  // at [step % size]
+  uint64_t submitted_ = 0;                               // steps
+  uint64_t finished_ = 0;
+  bool sampling_ = false;                             // the step that is being launched samples
+  std::array<bool, kMaxStepsInFlight> sampled_ = {};  // of submitted steps
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<WeightPacker> packer_;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<CudaAttention> attention_;
-  std::unique_ptr<CudaSampler> sampler_;
+  CudaSampler sampler_;
   std::unique_ptr<GraphCache> graphs_;
 
   int64_t widest_input_ = 0;  // of the weights packed, padded

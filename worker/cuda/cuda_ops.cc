@@ -83,6 +83,8 @@ absl::Status CudaBackend::Embed(const EmbedParams& params) {
   args.first_token = params.first_token;
   args.vocabulary = std::max(params.vocab_size, args.table_rows);
   args.token_ids = params.token_ids;
+  args.sampled = sampler_.tokens();
+  args.num_sampled = sampler_.max_tokens();
   args.scale = params.scale;
   args.out = params.out.data;
   args.out_stride = params.out.stride;
@@ -241,7 +243,8 @@ absl::Status CudaBackend::CopyBlocks(const CopyBlocksParams& params) {
 
 absl::Status CudaBackend::Sample(const SampleParams& params) {
   OCTAVO_RETURN_IF_ERROR(UseDevice());
-  return sampler_->Run(params, *staging_, compute_.get());
+  sampling_ = true;
+  return sampler_.Run(params, *staging_, compute_.get());
 }
 
 }  // namespace octavo::cuda

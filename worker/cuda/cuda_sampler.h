@@ -4,12 +4,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
-#include <memory>
+#include <deque>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "worker/backend/buffer.h"
 #include "worker/backend/op_params.h"
 #include "worker/cuda/kernels/sampling.h"
@@ -20,34 +20,37 @@ namespace octavo::cuda {
 // Owned and called by the thread that owns the stream.
 class CudaSampler {
  public:
-  static absl::StatusOr<std::unique_ptr<CudaSampler>> Create();
-  ~CudaSampler();
-  CudaSampler(const CudaSampler&) = delete;
-  CudaSampler& operator=(const CudaSampler&) = delete;
-
   // Device bytes that Reserve takes.
   int64_t WorkspaceBytes(const LargestStep& limits) const;
   absl::Status Reserve(const LargestStep& limits);
 
   // Starts sampling. `params.out` is filled by Finish, and must stay until then. INVALID_ARGUMENT
-  // for parameters that are out of range.
+  // for parameters that are out of range; FAILED_PRECONDITION when two runs are unfinished.
   absl::Status Run(const SampleParams& params, Staging& staging, cudaStream_t stream);
-  // Waits for what Run started, and for that only. INTERNAL naming the first row whose logits are
-  // not numbers.
+  // Fills what the oldest unfinished run was given, if there is one. INTERNAL naming the first row
+  // whose logits are not numbers. REQUIRES: the run's work on the stream is complete.
   absl::Status Finish();
+  bool unfinished() const { return !runs_.empty(); }
+
+  // Device, [max_tokens()]: what the rows of the last run sample.
+  const int32_t* tokens() const { return tokens_.as<int32_t>(); }
+  int32_t max_tokens() const { return static_cast<int32_t>(tokens_.bytes() / sizeof(int32_t)); }
 
  private:
-  CudaSampler() = default;
+  struct Started {
+    std::vector<SampleOutput>* out = nullptr;
+    std::vector<SamplingRowArgs> args;
+    int32_t max_top = 0;
+    int place = 0;  // in host_
+  };
 
-  Buffer row_args_;  // [max_sampled] SamplingRowArgs
-  Buffer sampled_;   // SampledBytes(max_sampled, kMaxStepLogprobs)
-  Buffer host_;      // as sampled_; pinned
-  cudaEvent_t copied_ = nullptr;
-
-  // Of the call that Finish answers.
-  std::vector<SampleOutput>* out_ = nullptr;
-  std::vector<SamplingRowArgs> args_;
-  int32_t max_top_ = 0;
+  // The device's memory serves one run after the other, in the order of the stream.
+  Buffer row_args_;             // [max_sampled] SamplingRowArgs
+  Buffer sampled_;              // SampledBytes(max_sampled, kMaxStepLogprobs)
+  Buffer tokens_;               // [max_sampled]
+  std::array<Buffer, 2> host_;  // each as sampled_; pinned
+  std::deque<Started> runs_;    // unfinished, oldest first
+  int next_place_ = 0;
 };
 
 }  // namespace octavo::cuda

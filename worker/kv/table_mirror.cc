@@ -29,6 +29,7 @@ absl::Status TableMirror::Apply(const StepPlan& plan) {
     if (slice.forks.empty()) continue;
     MirroredSequence child = sequence;
     child.last_sampled.reset();
+    child.sampled_row = -1;
     for (const Fork& fork : slice.forks) {
       child.choice_index = fork.choice_index;
       sequences_[fork.child] = child;
@@ -42,11 +43,19 @@ const MirroredSequence* TableMirror::Find(SequenceId sequence) const {
   return found == sequences_.end() ? nullptr : &found->second;
 }
 
-void TableMirror::RecordSample(SequenceId sequence, TokenId token, int32_t position) {
+void TableMirror::ExpectSample(SequenceId sequence, int32_t row, int32_t position) {
   const auto found = sequences_.find(sequence);
   OCTAVO_CHECK(found != sequences_.end(), "sequence=", sequence);
-  found->second.last_sampled = token;
+  found->second.last_sampled.reset();
+  found->second.sampled_row = row;
   found->second.sampled_position = position;
+}
+
+void TableMirror::RecordSample(SequenceId sequence, TokenId token, int32_t position) {
+  const auto found = sequences_.find(sequence);
+  if (found == sequences_.end() || found->second.sampled_position != position) return;
+  found->second.last_sampled = token;
+  found->second.sampled_row = -1;
 }
 
 bool TableMirror::IsDropped(SequenceId sequence) const {
@@ -141,7 +150,8 @@ absl::Status TableMirror::CheckSlice(const SeqSlice& slice) const {
     return error("context ", slice.context_length, " is past the ", sequence->computed_tokens,
                  " tokens that were computed");
   if (slice.feed_sampled) {
-    if (!sequence->last_sampled) return error("feed_sampled before anything was sampled");
+    if (!sequence->last_sampled && sequence->sampled_row < 0)
+      return error("feed_sampled before anything was sampled");
     if (sequence->sampled_position != slice.context_length)
       return error("feed_sampled at position ", slice.context_length,
                    ", but the last sampled token is that of position ", sequence->sampled_position);

@@ -23,7 +23,7 @@ struct MirrorLimits {
   int32_t max_num_batched_tokens = 0;  // tokens of one plan
   int32_t vocab_size = 0;
   std::vector<int32_t> group_windows = {0};  // of each group of layers, in tokens; 0: sees all
-  int64_t num_swap_blocks = 0;  // host blocks
+  int64_t num_swap_blocks = 0;               // host blocks
 };
 
 struct MirroredSequence {
@@ -35,6 +35,8 @@ struct MirroredSequence {
   int32_t computed_tokens = 0;  // positions [0, computed_tokens) are in the blocks
   std::optional<TokenId> last_sampled;
   int32_t sampled_position = 0;  // where last_sampled stands in the sequence
+  // What it sampled last is not known yet: the row of the last step that samples it; -1: known.
+  int32_t sampled_row = -1;
 };
 
 // Owned and called by the device thread.
@@ -50,7 +52,11 @@ class TableMirror {
 
   // nullptr when unknown. Valid until the next Apply.
   const MirroredSequence* Find(SequenceId sequence) const;
-  // REQUIRES: a sequence of the last applied plan, or born in it. The token stands at `position`.
+  // Row `row` of the step of the last applied plan samples what will stand at `position`. REQUIRES:
+  // a sequence of that plan, or born in it.
+  void ExpectSample(SequenceId sequence, int32_t row, int32_t position);
+  // The token that was expected at `position`. Nothing happens when a plan since then has dropped
+  // the sequence, or it samples its next token already.
   void RecordSample(SequenceId sequence, TokenId token, int32_t position);
 
   size_t num_sequences() const { return sequences_.size(); }

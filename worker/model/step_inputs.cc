@@ -58,7 +58,8 @@ void StepInputs::AppendRows(const SeqSlice& slice, const MirroredSequence& seque
   batch_.num_table_entries += blocks;
   batch_.sequences.push_back(rows);
   if (slice.feed_sampled)
-    token_ids_.push_back(*sequence.last_sampled);
+    token_ids_.push_back(sequence.last_sampled ? *sequence.last_sampled
+                                               : SampledByRow(sequence.sampled_row));
   else
     token_ids_.insert(token_ids_.end(), slice.tokens.begin(), slice.tokens.end());
   for (int32_t position = slice.context_length; position < end; ++position)

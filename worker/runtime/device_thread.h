@@ -23,6 +23,8 @@ class DeviceThread {
   bool TryPost(std::function<void()> task) { return queue_.TryPush(std::move(task)); }
   // Waits for room in the queue. Not from a task.
   void Post(std::function<void()> task) { queue_.Push(std::move(task)); }
+  // Whether tasks wait; for a task that could make way.
+  bool busy() const { return queue_.size() > 0; }
   // Returns when `task` has run. Not from a task.
   void Run(absl::FunctionRef<void()> task);
 

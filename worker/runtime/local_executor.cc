@@ -14,6 +14,12 @@
 #include "worker/model/weights.h"
 
 namespace octavo {
+namespace {
+
+// How late a step's end may be seen: far below a step of any card.
+constexpr absl::Duration kStepPoll = absl::Microseconds(20);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(
     const LocalExecutorOptions& options) {
@@ -234,27 +240,68 @@ void LocalExecutor::RunStep(const std::shared_ptr<Session>& session, const StepP
     absl::MutexLock lock(&mutex_);
     if (session->ended) return;
   }
-  absl::StatusOr<StepResult> answer = [&]() -> absl::StatusOr<StepResult> {
-    OCTAVO_ASSIGN_OR_RETURN(const StepResult* known, session->ledger.Admit(plan));
-    if (known != nullptr) return *known;
-    OCTAVO_ASSIGN_OR_RETURN(StepResult result, runner_->Execute(plan));
-    session->ledger.Record(result);
-    return result;
-  }();
-  {
-    absl::MutexLock lock(&mutex_);
-    --session->unanswered;
-    if (!answer.ok()) {
-      session->ended = true;
-      // Unless a configuration that waits for this thread has taken it away already.
-      if (session_ == session) epoch_.reset();
+  const bool ahead = session->ledger.IsNext(plan) && runner_->RunsAhead(plan);
+  while (runner_->num_begun() > 0 && !ahead)
+    if (!FinishStep()) return;
+  const absl::StatusOr<const StepResult*> known = session->ledger.Admit(plan);
+  if (!known.ok()) return EndSession(session, known.status());
+  if (*known != nullptr) return Answer(*session, **known);
+  computing_ = session;
+  if (const absl::Status begun = runner_->Begin(plan); !begun.ok())
+    return EndSession(session, begun);
+  if (!ahead) {
+    FinishStep();
+  } else if (!awaiting_) {
+    AwaitSteps();
+  }
+}
+
+void LocalExecutor::AwaitSteps() {
+  awaiting_ = false;
+  while (runner_ != nullptr && runner_->num_begun() > 0) {
+    const absl::StatusOr<bool> done = runner_->Done();
+    if (!done.ok() || *done) {
+      FinishStep();
+    } else if (device_.busy() && device_.TryPost([this] { AwaitSteps(); })) {
+      awaiting_ = true;
+      return;
+    } else {
+      absl::SleepFor(kStepPoll);
     }
   }
-  if (answer.ok()) return session->sink(std::move(answer));
-  OCTAVO_LOG(kWarning, "step stream ends epoch=", plan.epoch, " step=", plan.step, ": ",
-             answer.status().ToString());
+}
+
+bool LocalExecutor::FinishStep() {
+  const std::shared_ptr<Session> session = computing_;
+  const absl::StatusOr<StepResult> result = runner_->Finish();
+  if (!result.ok()) {
+    EndSession(session, result.status());
+    return false;
+  }
+  session->ledger.Record(*result);
+  Answer(*session, *result);
+  return true;
+}
+
+void LocalExecutor::Answer(Session& session, const StepResult& result) {
+  {
+    absl::MutexLock lock(&mutex_);
+    --session.unanswered;
+  }
+  session.sink(result);
+}
+
+void LocalExecutor::EndSession(const std::shared_ptr<Session>& session,
+                               const absl::Status& reason) {
+  {
+    absl::MutexLock lock(&mutex_);
+    session->ended = true;
+    // Unless a configuration that waits for this thread has taken it away already.
+    if (session_ == session) epoch_.reset();
+  }
+  OCTAVO_LOG(kWarning, "step stream ends epoch=", session->ledger.epoch(), ": ", reason.ToString());
   runner_->Forget();
-  FailOnDevice(*session, answer.status());
+  FailOnDevice(*session, reason);
 }
 
 void LocalExecutor::FailOnDevice(Session& session, const absl::Status& reason) {

@@ -94,6 +94,14 @@ class LocalExecutor : public Executor {
 
   void LoadOnDevice();
   void RunStep(const std::shared_ptr<Session>& session, const StepPlan& plan);
+  // Finishes and answers the steps that have begun, but lets tasks that come meanwhile go first:
+  // one may be the next step, which keeps the device busy.
+  void AwaitSteps();
+  // Waits for the oldest step that has begun, and answers it. False: it failed, and the session is
+  // over.
+  bool FinishStep();
+  void Answer(Session& session, const StepResult& result);
+  void EndSession(const std::shared_ptr<Session>& session, const absl::Status& reason);
   void FailOnDevice(Session& session, const absl::Status& reason);
   // Ends the configured epoch and detaches its session, if any.
   std::shared_ptr<Session> TakeSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -110,6 +118,8 @@ class LocalExecutor : public Executor {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ModelRunner> runner_;
+  std::shared_ptr<Session> computing_;  // whose steps have begun
+  bool awaiting_ = false;               // AwaitSteps is in the queue
 
   // Held around a task that configures or ends: at most one of those is in the device's queue, so
   // there is always room for the steps in flight.

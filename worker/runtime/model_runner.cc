@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "worker/comm/gloo_communicator.h"
 #include "worker/cpu/host_limits.h"
@@ -120,6 +122,12 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Plan(const MemoryUse& use,
 }
 
 void ModelRunner::Forget() {
+  if (!begun_.empty()) {
+    // What they compute reads what is about to be freed; what came of it is of no use to anybody.
+    const absl::Status ended = backend_.Synchronize();
+    if (!ended.ok()) OCTAVO_LOG(kWarning, "a forgotten step failed: ", ended.ToString());
+    begun_.clear();
+  }
   std::unique_ptr<SwapQueue> ended;
   {
     absl::MutexLock lock(&swaps_mutex_);
@@ -154,30 +162,53 @@ void ModelRunner::AbortCommunication(const absl::Status& reason) {
   if (communicator_ != nullptr) communicator_->Abort(reason);
 }
 
+bool ModelRunner::RunsAhead(const StepPlan& plan) {
+  return backend_.runs_ahead() && communication_.place.size == 1 && plan.swap_outs.empty() &&
+         std::none_of(plan.slices.begin(), plan.slices.end(),
+                      [](const SeqSlice& slice) { return slice.score.has_value(); });
+}
+
 absl::StatusOr<StepResult> ModelRunner::Execute(const StepPlan& plan) {
+  OCTAVO_RETURN_IF_ERROR(Begin(plan));
+  return Finish();
+}
+
+absl::Status ModelRunner::Begin(const StepPlan& plan) {
   if (!configured()) return absl::FailedPreconditionError("no KV cache is configured");
-  StepResult result;
-  result.epoch = plan.epoch;
-  result.step = plan.step;
+  OCTAVO_CHECK(begun_.empty() || (begun_.size() < kMaxStepsInFlight && RunsAhead(plan)),
+               "step=", plan.step, " begun=", begun_.size());
   OCTAVO_RETURN_IF_ERROR(mirror_->Apply(plan));
+  BegunStep& step = begun_.emplace_back();
+  step.result.epoch = plan.epoch;
+  step.result.step = plan.step;
   SwapQueue* const swapping = swaps();
   if (swapping != nullptr) {
-    OCTAVO_ASSIGN_OR_RETURN(result.swap_in_seconds, swapping->FinishIns(plan));
+    OCTAVO_ASSIGN_OR_RETURN(step.result.swap_in_seconds, swapping->FinishIns(plan));
     swapping->BeginOuts(plan);
   }
-  const auto start = std::chrono::steady_clock::now();
+  step.start = std::chrono::steady_clock::now();
   OCTAVO_RETURN_IF_ERROR(pool_->CopyBlocks(plan.copies));
-  if (!plan.slices.empty()) {
-    OCTAVO_RETURN_IF_ERROR(Compute(plan, &result));
-  } else if (!plan.copies.empty()) {
-    // An answered step is a complete one: later swaps run beside the ops, not behind them.
-    OCTAVO_RETURN_IF_ERROR(backend_.Synchronize());
+  if (!plan.slices.empty()) OCTAVO_RETURN_IF_ERROR(Launch(plan, &step));
+  return backend_.SubmitStep();
+}
+
+absl::StatusOr<StepResult> ModelRunner::Finish() {
+  OCTAVO_CHECK(!begun_.empty());
+  BegunStep& step = begun_.front();
+  // Also of a step that only copies: an answered step is a complete one, since later swaps run
+  // beside the ops, not behind them.
+  OCTAVO_RETURN_IF_ERROR(backend_.FinishStep());
+  OCTAVO_RETURN_IF_ERROR(Deliver(&step));
+  const auto now = std::chrono::steady_clock::now();
+  // It computes from when the step before it had finished.
+  step.result.compute_seconds =
+      std::chrono::duration<double>(now - std::max(step.start, finished_)).count();
+  finished_ = now;
+  if (SwapQueue* const swapping = swaps(); swapping != nullptr) {
+    OCTAVO_ASSIGN_OR_RETURN(step.result.swap_out_seconds, swapping->FinishOuts());
   }
-  result.compute_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (swapping != nullptr) {
-    OCTAVO_ASSIGN_OR_RETURN(result.swap_out_seconds, swapping->FinishOuts());
-  }
+  StepResult result = std::move(step.result);
+  begun_.pop_front();
   return result;
 }
 
@@ -191,35 +222,37 @@ SwapQueue* ModelRunner::swaps() {
   return swaps_.get();
 }
 
-absl::Status ModelRunner::Compute(const StepPlan& plan, StepResult* result) {
+absl::Status ModelRunner::Launch(const StepPlan& plan, BegunStep* step) {
   OCTAVO_RETURN_IF_ERROR(inputs_->Build(plan, *mirror_));
   OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, decoder_->Forward(inputs_->batch(), pool_->view(),
                                                                  inputs_->sampled_row_ids()));
   OCTAVO_RETURN_IF_ERROR(AwaitRanks());
-  OCTAVO_RETURN_IF_ERROR(Sample(logits, result));
-  return Score(result);
+  const std::vector<SampleRow>& rows = inputs_->sample_rows();
+  step->scores = !inputs_->scored_slices().empty();
+  step->sequences = inputs_->sampled_sequences();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    step->positions.push_back(static_cast<int32_t>(rows[i].position));
+    mirror_->ExpectSample(step->sequences[i], static_cast<int32_t>(i), step->positions[i]);
+  }
+  if (rows.empty() || !sampling_rank()) return absl::OkStatus();
+  sample_params_.logits = logits;
+  sample_params_.rows.assign(rows.begin(), rows.end());
+  sample_params_.out = &step->sampled;
+  return backend_.Sample(sample_params_);
 }
 
-absl::Status ModelRunner::Sample(Matrix logits, StepResult* result) {
-  if (logits.rows == 0) return backend_.Synchronize();
-  const std::vector<SampleRow>& rows = inputs_->sample_rows();
-  if (sampling_rank()) {
-    sample_params_.logits = logits;
-    sample_params_.rows.assign(rows.begin(), rows.end());
-    sample_params_.out = &sampled_;
-    OCTAVO_RETURN_IF_ERROR(backend_.Sample(sample_params_));
-    OCTAVO_RETURN_IF_ERROR(backend_.Synchronize());
-    result->samples.reserve(sampled_.size());
-  }
-  OCTAVO_RETURN_IF_ERROR(ShareSamples());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const SequenceId sequence = inputs_->sampled_sequences()[i];
-    mirror_->RecordSample(sequence, shared_ids_[i], static_cast<int32_t>(rows[i].position));
+absl::Status ModelRunner::Deliver(BegunStep* step) {
+  if (!step->sequences.empty()) OCTAVO_RETURN_IF_ERROR(ShareSamples(*step));
+  step->result.samples.reserve(step->sampled.size());
+  for (size_t i = 0; i < step->sequences.size(); ++i) {
+    mirror_->RecordSample(step->sequences[i], shared_ids_[i], step->positions[i]);
     if (!sampling_rank()) continue;
-    SampleOutput& output = sampled_[i];
-    result->samples.push_back({sequence, output.token, output.logprob, std::move(output.top)});
+    SampleOutput& output = step->sampled[i];
+    step->result.samples.push_back(
+        {step->sequences[i], output.token, output.logprob, std::move(output.top)});
   }
-  return absl::OkStatus();
+  // Those of this step: one with scores runs alone.
+  return step->scores ? Score(&step->result) : absl::OkStatus();
 }
 
 Communicator* ModelRunner::communicator() {
@@ -232,10 +265,10 @@ absl::Status ModelRunner::AwaitRanks() {
   return group == nullptr ? absl::OkStatus() : group->Finish();
 }
 
-absl::Status ModelRunner::ShareSamples() {
-  shared_ids_.resize(inputs_->sample_rows().size());
+absl::Status ModelRunner::ShareSamples(const BegunStep& step) {
+  shared_ids_.resize(step.sequences.size());
   for (size_t i = 0; sampling_rank() && i < shared_ids_.size(); ++i)
-    shared_ids_[i] = sampled_[i].token;
+    shared_ids_[i] = step.sampled[i].token;
   Communicator* const group = communicator();
   if (group == nullptr) return absl::OkStatus();
   return group->Broadcast(shared_ids_.data(),

@@ -2,6 +2,8 @@
 #ifndef OCTAVO_WORKER_RUNTIME_MODEL_RUNNER_H_
 #define OCTAVO_WORKER_RUNTIME_MODEL_RUNNER_H_
 
+#include <chrono>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -43,8 +45,19 @@ class ModelRunner {
   bool configured() const { return decoder_ != nullptr; }
   size_t num_sequences() const { return mirror_ == nullptr ? 0 : mirror_->num_sequences(); }
 
-  // Computes one step. A plan that is refused changes nothing; after an error of the device the
+  // Starts one step. A plan that is refused changes nothing; after an error of the device the
   // cache's content is undefined and the caller must Forget. Step ids are the caller's to check.
+  // REQUIRES: no step is unfinished, or one and RunsAhead(plan).
+  absl::Status Begin(const StepPlan& plan);
+  // Whether the step may begin before the one before it is finished, and one after it before it
+  // is: the device must take its samples from there, and nothing in between may wait for the host.
+  bool RunsAhead(const StepPlan& plan);
+  size_t num_begun() const { return begun_.size(); }
+  // Whether Finish would not wait. REQUIRES: num_begun() > 0, as Finish does.
+  absl::StatusOr<bool> Done() { return backend_.StepDone(); }
+  // The oldest step that has begun. Errors as of Begin.
+  absl::StatusOr<StepResult> Finish();
+  // Begin, then Finish.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
   // Ends waiting for other ranks: a step in progress fails with `reason`. Thread-safe.
   void AbortCommunication(const absl::Status& reason);
@@ -55,15 +68,23 @@ class ModelRunner {
  private:
   SwapQueue* swaps();
   absl::StatusOr<WorkerCapacity> Plan(const MemoryUse& use, const CacheGeometry& geometry) const;
-  absl::Status Compute(const StepPlan& plan, StepResult* result);
-  absl::Status Sample(Matrix logits, StepResult* result);
+  struct BegunStep {
+    StepResult result;
+    std::chrono::steady_clock::time_point start;
+    std::vector<SequenceId> sequences;  // that sample, in plan order
+    std::vector<int32_t> positions;     // of their samples
+    std::vector<SampleOutput> sampled;  // of the sampling rank
+    bool scores = false;
+  };
+  absl::Status Launch(const StepPlan& plan, BegunStep* step);
+  absl::Status Deliver(BegunStep* step);
   absl::StatusOr<Communicator*> JoinGroup(const WorkerConfig& config);
   bool sampling_rank() const { return model_.split.place.rank == 0; }
   Communicator* communicator();
   // The backend waits for other ranks without an end; this waits for them before it does.
   absl::Status AwaitRanks();
   // What rank 0 sampled becomes what every rank remembers (step.5).
-  absl::Status ShareSamples();
+  absl::Status ShareSamples(const BegunStep& step);
   // Known tokens, some rows of logits at a time.
   absl::Status Score(StepResult* result);
 
@@ -77,11 +98,13 @@ class ModelRunner {
   std::unique_ptr<TableMirror> mirror_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<StepInputs> inputs_;
-  SampleParams sample_params_;         // reused
-  std::vector<SampleOutput> sampled_;  // reused
-  std::vector<int32_t> score_ids_;     // reused
-  std::vector<TokenId> shared_ids_;    // reused
-  absl::Mutex communicator_mutex_;     // the device thread alone changes the pointer
+  std::deque<BegunStep> begun_;                     // oldest first; at most kMaxStepsInFlight
+  std::chrono::steady_clock::time_point finished_;  // the last step was
+  SampleParams sample_params_;                      // reused
+  std::vector<SampleOutput> sampled_;               // reused
+  std::vector<int32_t> score_ids_;                  // reused
+  std::vector<TokenId> shared_ids_;                 // reused
+  absl::Mutex communicator_mutex_;                  // the device thread alone changes the pointer
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(communicator_mutex_);
   absl::Mutex swaps_mutex_;
   std::unique_ptr<SwapQueue> swaps_

@@ -5,21 +5,25 @@
 
 namespace octavo {
 
-absl::StatusOr<const StepResult*> StepLedger::Admit(const StepPlan& plan) const {
+absl::StatusOr<const StepResult*> StepLedger::Admit(const StepPlan& plan) {
   if (plan.epoch != epoch_)
     return absl::FailedPreconditionError(absl::StrCat(
         "step ", plan.step, " is of epoch ", plan.epoch, "; this stream is of epoch ", epoch_));
-  if (plan.step == last_ + 1) return nullptr;
+  if (IsNext(plan)) {
+    begun_ = plan.step;
+    return nullptr;
+  }
   const StepId oldest = last_ < recent_.size() ? 1 : last_ - recent_.size() + 1;
   if (plan.step < oldest || plan.step > last_)
     return absl::FailedPreconditionError(
         absl::StrCat("step ", plan.step, " of epoch ", epoch_, " is out of order: the next is ",
-                     last_ + 1, ", and the last ", recent_.size(), " can be repeated (step.1)"));
+                     begun_ + 1, ", and the last ", recent_.size(), " can be repeated (step.1)"));
   return &recent_[plan.step % recent_.size()];
 }
 
 void StepLedger::Record(const StepResult& result) {
-  OCTAVO_CHECK(result.step == last_ + 1 && result.epoch == epoch_, "step=", result.step);
+  OCTAVO_CHECK(result.step == last_ + 1 && last_ < begun_ && result.epoch == epoch_,
+               "step=", result.step);
   last_ = result.step;
   recent_[last_ % recent_.size()] = result;
 }

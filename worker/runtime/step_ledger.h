@@ -16,18 +16,23 @@ class StepLedger {
  public:
   explicit StepLedger(Epoch epoch) : epoch_(epoch) {}
 
-  // nullptr: `plan` is the next step, compute it and Record the result. Otherwise the remembered
-  // result of a repeated step. FAILED_PRECONDITION for a foreign epoch, a gap, and a step older
-  // than the last two.
-  absl::StatusOr<const StepResult*> Admit(const StepPlan& plan) const;
-  // REQUIRES: the result of the next step.
+  // Whether `plan` is the step after those that have begun.
+  bool IsNext(const StepPlan& plan) const {
+    return plan.epoch == epoch_ && plan.step == begun_ + 1;
+  }
+  // nullptr: `plan` is the next step; compute it, and Record the results in order. Otherwise the
+  // remembered result of a repeated step. FAILED_PRECONDITION for a foreign epoch, a gap, a step
+  // older than the last two, and one that has begun and has no result yet.
+  absl::StatusOr<const StepResult*> Admit(const StepPlan& plan);
+  // REQUIRES: the result of the oldest step that was admitted and has none.
   void Record(const StepResult& result);
 
   Epoch epoch() const { return epoch_; }
 
  private:
   const Epoch epoch_;
-  StepId last_ = 0;
+  StepId begun_ = 0;
+  StepId last_ = 0;                                   // with a result
   std::array<StepResult, kMaxStepsInFlight> recent_;  // at [step % size]
 };
 

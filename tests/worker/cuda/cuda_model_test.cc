@@ -8,9 +8,11 @@
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/greedy_driver.h"
 #include "tests/worker/model/loaded_model.h"
+#include "tests/worker/runtime/tiny_plans.h"
 #include "worker/cuda/cuda_backend.h"
 #include "worker/model/weights.h"
 #include "worker/runtime/make_device.h"
+#include "worker/runtime/model_runner.h"
 
 namespace octavo {
 namespace {
@@ -104,6 +106,50 @@ TEST(CudaModel, ReplayedStepsEqualLaunchedOnes) {
     EXPECT_EQ(device.num_replayed_steps(), graphs ? 7 : 0);  // 9 decodes less the first two
     loaded.model.reset();
   }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+// A step's tokens go to the next one on the device, and a sequence may be dropped while the step
+// that samples it runs.
+TEST(CudaModel, TwoStepsInFlightGiveTheTokensOfOne) {
+  DeviceOptions cuda;
+  cuda.backend = "cuda";
+  const LoadedModel loaded = Load(cuda);
+  constexpr StepId kSteps = 7;
+  std::vector<StepPlan> plans;
+  for (StepId step = 1; step <= kSteps; ++step) {
+    plans.push_back(step == 1 ? PrefillPlan(1) : NextTokenPlan(1, step));
+    StepPlan other =
+        step == 1 ? PrefillPlan(1, 1, /*sequence=*/9, /*block=*/3) : NextTokenPlan(1, step);
+    other.slices[0].sequence = 9;
+    if (step == 1) other.slices[0].tokens = {400, 500, 600};
+    if (step < 5) plans.back().slices.push_back(other.slices[0]);
+    if (step == 5) plans.back().dropped = {9};
+  }
+  WorkerConfig config = TinyConfig(1);
+  config.kv_dtype = DType::kBF16;
+  config.block_size = 16;
+  std::vector<std::vector<SampledToken>> runs(2);
+  for (const size_t ahead : {0, 1}) {
+    ModelRunner runner(*loaded.backend, *loaded.model, {});
+    ASSERT_TRUE(runner.Configure(config).ok());
+    const auto finish = [&] {
+      const absl::StatusOr<StepResult> result = runner.Finish();
+      ASSERT_TRUE(result.ok()) << result.status();
+      runs[ahead].insert(runs[ahead].end(), result->samples.begin(), result->samples.end());
+    };
+    for (const StepPlan& plan : plans) {
+      ASSERT_TRUE(runner.RunsAhead(plan));
+      const absl::Status begun = runner.Begin(plan);
+      ASSERT_TRUE(begun.ok()) << begun;
+      if (runner.num_begun() > ahead) finish();
+    }
+    while (runner.num_begun() > 0) finish();
+    // One that is forgotten with a step in flight ends it.
+    ASSERT_TRUE(runner.Begin(NextTokenPlan(1, kSteps + 1)).ok());
+    runner.Forget();
+  }
+  EXPECT_EQ(runs[0].size(), kSteps + 4);
   EXPECT_EQ(runs[0], runs[1]);
 }
 

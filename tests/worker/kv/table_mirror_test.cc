@@ -91,6 +91,7 @@ TEST_F(TableMirrorTest, KeepsTheTableThroughDifferences) {
 
 TEST_F(TableMirrorTest, StartsAnewAfterADropInTheSamePlan) {
   ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2}, {4})})).ok());
+  mirror_.ExpectSample(5, 0, 2);
   mirror_.RecordSample(5, 3, 2);
   ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2, 3}, {6})}, {5})).ok());
   EXPECT_THAT(mirror_.Find(5)->blocks, ElementsAre(6));
@@ -104,10 +105,34 @@ TEST_F(TableMirrorTest, ForgettingAnUnknownSequenceIsHarmless) {
 TEST_F(TableMirrorTest, FeedsWhatWasSampledAtThatPosition) {
   ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2}, {4})})).ok());
   ExpectPrecondition(Plan({Feed(5, 2)}), "before anything was sampled");
+  mirror_.ExpectSample(5, 0, 2);
   mirror_.RecordSample(5, 42, 2);
   ExpectPrecondition(Plan({Feed(5, 1)}), "position 1");
   EXPECT_TRUE(mirror_.Apply(Plan({Feed(5, 2)})).ok());
   ExpectPrecondition(Plan({Feed(5, 3)}), "position 2");
+}
+
+TEST_F(TableMirrorTest, WhatIsExpectedCanBeFedBeforeItIsKnown) {
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2}, {4})})).ok());
+  mirror_.ExpectSample(5, 3, 2);
+  ExpectPrecondition(Plan({Feed(5, 1)}), "position 1");
+  ASSERT_TRUE(mirror_.Apply(Plan({Feed(5, 2)})).ok());
+  EXPECT_EQ(mirror_.Find(5)->sampled_row, 3);
+  mirror_.ExpectSample(5, 1, 3);
+  // The first is answered while the second computes.
+  mirror_.RecordSample(5, 42, 2);
+  EXPECT_FALSE(mirror_.Find(5)->last_sampled.has_value());
+  EXPECT_EQ(mirror_.Find(5)->sampled_row, 1);
+  mirror_.RecordSample(5, 43, 3);
+  EXPECT_EQ(mirror_.Find(5)->last_sampled, 43);
+}
+
+TEST_F(TableMirrorTest, WhatADroppedSequenceSampledIsForgotten) {
+  ASSERT_TRUE(mirror_.Apply(Plan({Start(5, {1, 2}, {4})})).ok());
+  mirror_.ExpectSample(5, 0, 2);
+  ASSERT_TRUE(mirror_.Apply(Plan({}, {5})).ok());
+  mirror_.RecordSample(5, 42, 2);
+  EXPECT_EQ(mirror_.Find(5), nullptr);
 }
 
 TEST_F(TableMirrorTest, RefusesUnknownAndRepeatedSequences) {
@@ -186,7 +211,9 @@ SeqSlice Forking(SeqSlice slice, std::vector<Fork> forks) {
 
 TEST_F(TableMirrorTest, AForkBeginsWithTheTableOfItsParent) {
   ASSERT_TRUE(mirror_.Apply(Plan({Forking(Start(5, {1, 2, 3}, {4}), {{6, 9}})})).ok());
+  mirror_.ExpectSample(5, 0, 3);
   mirror_.RecordSample(5, 10, 3);
+  mirror_.ExpectSample(6, 0, 3);
   mirror_.RecordSample(6, 11, 3);
   const MirroredSequence* child = mirror_.Find(6);
   ASSERT_NE(child, nullptr);

@@ -20,7 +20,7 @@ StepResult Result(Epoch epoch, StepId step, double seconds) {
   return result;
 }
 
-void ExpectRefused(const StepLedger& ledger, const StepPlan& plan) {
+void ExpectRefused(StepLedger& ledger, const StepPlan& plan) {
   EXPECT_EQ(ledger.Admit(plan).status().code(), absl::StatusCode::kFailedPrecondition)
       << "epoch " << plan.epoch << " step " << plan.step;
 }
@@ -29,8 +29,22 @@ TEST(StepLedger, TheFirstStepIsOne) {
   StepLedger ledger(3);
   ExpectRefused(ledger, Plan(3, 0));
   ExpectRefused(ledger, Plan(3, 2));
+  EXPECT_TRUE(ledger.IsNext(Plan(3, 1)));
   ASSERT_TRUE(ledger.Admit(Plan(3, 1)).ok());
-  EXPECT_EQ(*ledger.Admit(Plan(3, 1)), nullptr);
+  EXPECT_FALSE(ledger.IsNext(Plan(3, 1)));
+}
+
+TEST(StepLedger, ASecondStepMayBeginBeforeTheFirstHasAResult) {
+  StepLedger ledger(3);
+  ASSERT_EQ(*ledger.Admit(Plan(3, 1)), nullptr);
+  ASSERT_EQ(*ledger.Admit(Plan(3, 2)), nullptr);
+  ExpectRefused(ledger, Plan(3, 1));
+  ledger.Record(Result(3, 1, 0.5));
+  EXPECT_EQ((*ledger.Admit(Plan(3, 1)))->compute_seconds, 0.5);
+  ExpectRefused(ledger, Plan(3, 2));
+  ASSERT_EQ(*ledger.Admit(Plan(3, 3)), nullptr);
+  ledger.Record(Result(3, 2, 0.25));
+  EXPECT_EQ((*ledger.Admit(Plan(3, 2)))->compute_seconds, 0.25);
 }
 
 TEST(StepLedger, AnswersARepeatedStepFromTheLastTwoResults) {
@@ -47,6 +61,7 @@ TEST(StepLedger, AnswersARepeatedStepFromTheLastTwoResults) {
 
 TEST(StepLedger, RefusesGapsAndForeignEpochs) {
   StepLedger ledger(3);
+  ASSERT_EQ(*ledger.Admit(Plan(3, 1)), nullptr);
   ledger.Record(Result(3, 1, 0));
   ExpectRefused(ledger, Plan(3, 3));
   ExpectRefused(ledger, Plan(3, 0));

@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ Emb
   const int left = a.cols - c;
   if (left <= 0) return;
   const int64_t row = blockIdx.y;
-  const int32_t token = a.token_ids[row];
+  int32_t token = a.token_ids[row];
+  if (token < 0 && -1 - token < a.num_sampled) token = a.sampled[-1 - token];
   float v[kRowStep];
   const int32_t stored = token - a.first_token;
   if (token < 0 || token >= a.vocabulary) {

@@ -20,14 +20,16 @@ struct EmbeddingArgs {
   // that it lacks, which another rank has, become zeros.
   int32_t first_token = 0;
   int32_t vocabulary = 0;  // tokens in all
-  // [rows]. The row of an id outside the vocabulary becomes NaN, so that sampling from what follows
-  // is an error and not a token.
+  // [rows]; -1 - i stands for sampled[i]. The row of an id outside the vocabulary, or of a place
+  // outside `sampled`, becomes NaN, so that sampling from what follows is an error and not a token.
   const int32_t* token_ids = nullptr;
   float scale = 1.0f;
   float* out = nullptr;  // [rows, cols]
   int64_t out_stride = 0;
   int32_t rows = 0;
   int32_t cols = 0;
+  const int32_t* sampled = nullptr;  // [num_sampled], of the step before
+  int32_t num_sampled = 0;
 };
 
 // INVALID_ARGUMENT with value and limit, of rows 65,535.

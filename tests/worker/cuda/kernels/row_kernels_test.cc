@@ -270,6 +270,25 @@ TEST(Embedding, GivesZerosForTokensOfOtherRanks) {
   EXPECT_THAT(std::string(LaunchEmbedding(args, stream).message()), HasSubstr("first token is 3"));
 }
 
+TEST(Embedding, IsFedWhatTheStepBeforeSampled) {
+  const DeviceStream stream;
+  std::vector<uint16_t> rows_of_one_to_four;
+  for (const uint16_t value : {0x3f80, 0x4000, 0x4040, 0x4080})
+    rows_of_one_to_four.insert(rows_of_one_to_four.end(), 8, value);
+  const DeviceArray<uint16_t> table(rows_of_one_to_four);
+  const DeviceArray<int32_t> ids(std::vector<int32_t>{-2, 0, -1, -3});
+  const DeviceArray<int32_t> sampled(std::vector<int32_t>{3, 2});
+  const DeviceArray<float> out(32);
+  EmbeddingArgs args = {table.data(),   8, 4, 0, 4, ids.data(), 1.0f, out.data(), 8, 4, 8,
+                        sampled.data(), 2};
+  ASSERT_EQ(Finish(stream, LaunchEmbedding(args, stream)), "");
+  const std::vector<float> rows = out.Get();
+  EXPECT_EQ(rows[0], 3.0f);
+  EXPECT_EQ(rows[8], 1.0f);
+  EXPECT_EQ(rows[16], 4.0f);
+  EXPECT_TRUE(std::isnan(rows[24]));  // two were sampled
+}
+
 TEST(RowKernels, RefuseShapesWithValueAndLimit) {
   const DeviceStream stream;
   const DeviceArray<float> x(64);
