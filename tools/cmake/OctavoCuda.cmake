@@ -20,6 +20,17 @@ option(OCTAVO_CUDA "Compile the CUDA kernels with nvcc" ${OCTAVO_CUDA_DEFAULT})
 option(OCTAVO_CUDA_BACKEND
   "Link the CUDA backend into the programs, which then need libcublasLt.so to start" OFF)
 set(OCTAVO_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "What nvcc compiles for")
+# No part of the toolkit. Emulated builds need its header alone.
+find_path(OCTAVO_NCCL_INCLUDE nccl.h HINTS ${OCTAVO_CUDA_ROOT}/include ${OCTAVO_CUDA_INCLUDE})
+find_library(OCTAVO_NCCL_LIBRARY nccl HINTS ${OCTAVO_CUDA_ROOT}/lib64 ${OCTAVO_CUDA_ROOT}/lib)
+if(OCTAVO_NCCL_INCLUDE AND (OCTAVO_NCCL_LIBRARY OR NOT OCTAVO_CUDA_BACKEND))
+  set(OCTAVO_NCCL_DEFAULT ON)
+else()
+  set(OCTAVO_NCCL_DEFAULT OFF)
+endif()
+option(OCTAVO_NCCL
+  "Groups of cards; with OCTAVO_CUDA_BACKEND the programs then need libnccl.so.2 to start"
+  ${OCTAVO_NCCL_DEFAULT})
 
 if(OCTAVO_CUDA_BACKEND AND NOT OCTAVO_CUDA)
   message(FATAL_ERROR "OCTAVO_CUDA_BACKEND needs OCTAVO_CUDA")
@@ -76,6 +87,9 @@ function(octavo_emulated_sources target build)
   endforeach()
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PUBLIC ${OCTAVO_CUDA_INCLUDE})
+  if(OCTAVO_NCCL)
+    target_include_directories(${target} SYSTEM PUBLIC ${OCTAVO_NCCL_INCLUDE})
+  endif()
   target_compile_options(${target} PRIVATE -g1 -Wno-unknown-pragmas)
   if(build STREQUAL "asan")
     target_compile_options(${target} PRIVATE -O1 ${OCTAVO_ASAN_FLAGS})

@@ -23,22 +23,25 @@ struct CommunicatorOptions {
 };
 
 // Collectives are called by every rank in the same order with the same shapes, on the thread that
-// owns the backend; memory is the backend's, and they take their place among its ops. An error
-// (DEADLINE_EXCEEDED or UNAVAILABLE naming the rank that did not answer, or what Abort was given)
-// ends the group: every call after it answers the same.
+// owns the backend; memory is the backend's, and they take their place among its ops: they may
+// complete later, until Finish. An error (DEADLINE_EXCEEDED or UNAVAILABLE naming the rank that did
+// not answer, or what Abort was given) ends the group: every call after it answers the same.
+// Memory that a collective uses outlives the communicator or a Finish.
 class Communicator {
  public:
   virtual ~Communicator() = default;
 
   virtual GroupPlace place() const = 0;
-  // data[i] becomes x_0[i] + x_1[i] + ..., added in the order of ranks whatever `count` is, so that
-  // a sum has the same bits in every batch and on every rank (det.2).
+  // data[i] becomes x_0[i] + x_1[i] + ..., with the same bits on every rank. Gloo's are added in
+  // the order of ranks whatever `count` is, so that a sum has the same bits in every batch too
+  // (det.2); NCCL's order is its own from three ranks on, as bits of the CUDA backend depend on the
+  // batch.
   virtual absl::Status AllReduceSum(float* data, int64_t count) = 0;
   // `data` of rank 0 goes to all. Host memory.
   virtual absl::Status Broadcast(void* data, int64_t bytes) = 0;
   // Columns [begins[r], begins[r] + cols of rank r) of rank 0's `out` become rank r's `local`,
-  // [rows, cols] without gaps. Rank 0's own columns are in `out` already; elsewhere `out` is not
-  // read.
+  // [rows, cols] without gaps. Rank 0's own columns are in `out` already; elsewhere only its shape
+  // matters.
   virtual absl::Status GatherColumns(const Matrix& local, const std::vector<int64_t>& begins,
                                      const Matrix& out) = 0;
   // Returns once every rank has called it.

@@ -128,11 +128,15 @@ void GlooMesh::RunWatch(Watch& watch) {
   try {
     watch.buffer->waitRecv(nullptr, kWatchTime);
   } catch (const std::exception& error) {
-    absl::MutexLock lock(&mutex_);
-    // A wait that ends by its deadline ends all connections, and knows better whose fault it is.
-    if (closing_ || !lost_.ok() || absl::Now() >= deadline_) return;
-    lost_ = LostRank(watch.peer, absl::InfiniteFuture(), error.what());
-    AbortWait();
+    const absl::Status lost = LostRank(watch.peer, absl::InfiniteFuture(), error.what());
+    {
+      absl::MutexLock lock(&mutex_);
+      // A wait that ends by its deadline ends all connections, and knows better whose fault it is.
+      if (closing_ || !failed_.ok() || !lost_.ok() || absl::Now() >= deadline_) return;
+      lost_ = lost;
+      AbortWait();
+    }
+    if (sink_) sink_(lost);
   }
 }
 
@@ -158,8 +162,9 @@ absl::StatusOr<std::unique_ptr<GlooMesh>> GlooMesh::Listen(const CommunicatorOpt
   return mesh;
 }
 
-absl::Status GlooMesh::Connect(const std::vector<std::string>& addresses) {
+absl::Status GlooMesh::Connect(const std::vector<std::string>& addresses, LossSink sink) {
   const auto [rank, size] = options_.place;
+  sink_ = std::move(sink);
   if (static_cast<int64_t>(addresses.size()) != size)
     return absl::InvalidArgumentError(
         absl::StrCat(addresses.size(), " communicator addresses for ", size, " ranks"));
@@ -183,13 +188,13 @@ absl::Status GlooMesh::Connect(const std::vector<std::string>& addresses) {
 }
 
 absl::Status GlooMesh::Exchange(const std::vector<MeshMessage>& sends,
-                                const std::vector<MeshMessage>& receives) {
+                                const std::vector<MeshMessage>& receives, absl::Time latest) {
   {
     absl::MutexLock lock(&mutex_);
     OCTAVO_RETURN_IF_ERROR(failed_);
     OCTAVO_RETURN_IF_ERROR(lost_);
   }
-  const absl::Time deadline = absl::Now() + options_.timeout;
+  const absl::Time deadline = std::min(absl::Now() + options_.timeout, latest);
   ++round_;
   // Gloo matches messages by slot; one slot a round keeps rounds apart.
   std::deque<Transfer> transfers;
@@ -241,6 +246,8 @@ absl::Status GlooMesh::Wait(Transfer& transfer, absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
   waiting_ = nullptr;
   deadline_ = absl::InfiniteFuture();
+  // Before a watch can take the connections that this closed for ranks that are gone.
+  if (failed_.ok() && !absl::IsCancelled(status)) failed_ = status;
   if (!failed_.ok()) return failed_;
   return absl::IsCancelled(status) ? lost_ : status;
 }

@@ -3,6 +3,7 @@
 #define OCTAVO_WORKER_COMM_GLOO_MESH_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,6 +28,9 @@ struct MeshMessage {
 // One thread calls everything but Abort. Gloo's exceptions end here.
 class GlooMesh {
  public:
+  // Is told, on a thread of the mesh, the error that names a rank whose connection has ended.
+  using LossSink = std::function<void(const absl::Status&)>;
+
   // Listens for the other ranks. INVALID_ARGUMENT naming the interface.
   static absl::StatusOr<std::unique_ptr<GlooMesh>> Listen(const CommunicatorOptions& options);
   ~GlooMesh();
@@ -36,13 +40,16 @@ class GlooMesh {
   const std::string& address() const { return address_; }
   GroupPlace place() const { return options_.place; }
   // Connects to every other rank. INVALID_ARGUMENT for addresses that are none; UNAVAILABLE or
-  // DEADLINE_EXCEEDED naming the rank.
-  absl::Status Connect(const std::vector<std::string>& addresses);
+  // DEADLINE_EXCEEDED naming the rank. `sink`, if any, hears of the first rank lost from then on,
+  // also between rounds.
+  absl::Status Connect(const std::vector<std::string>& addresses, LossSink sink = nullptr);
 
-  // One round: sends and receives at once, and returns when all are done, within the timeout. Every
-  // rank takes part in every round, perhaps with nothing to say. Sources must not change meanwhile.
+  // One round: sends and receives at once, and returns when all are done, within the timeout and by
+  // `latest`. Every rank takes part in every round, perhaps with nothing to say. Sources must not
+  // change meanwhile.
   absl::Status Exchange(const std::vector<MeshMessage>& sends,
-                        const std::vector<MeshMessage>& receives);
+                        const std::vector<MeshMessage>& receives,
+                        absl::Time latest = absl::InfiniteFuture());
   // Thread-safe: the round in progress and all after it return `reason`.
   void Abort(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -64,6 +71,7 @@ class GlooMesh {
 
   const CommunicatorOptions options_;
   std::unique_ptr<Links> links_;
+  LossSink sink_;
   std::vector<std::unique_ptr<Watch>> watches_;
   std::string address_;
   uint64_t round_ = 0;
