@@ -77,6 +77,9 @@ std::vector<std::string> WorkerArguments(const std::string& program, const Worke
   add("--tensor-parallel-rank", rank);
   add("--communicator-interface", flags.communicator_interface);
   add("--communicator-timeout", flags.communicator_timeout_seconds);
+  add("--backend", flags.device.backend);
+  // One card each, the first of them the one that was asked for.
+  add("--device", flags.device.index + (flags.device.backend == "cuda" ? rank : 0));
   add("--threads", std::max(1, threads / flags.place.size));
   add("--dtype", flags.device.dtype);
   add("--isa", flags.device.isa);

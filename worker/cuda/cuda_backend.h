@@ -106,6 +106,8 @@ class CudaBackend : public Backend {
   absl::Status FinishStep() override;
   absl::Status Synchronize() override;
 
+  // Where all ops go, for what else takes its place among them.
+  cudaStream_t compute_stream() const { return compute_.get(); }
   // Steps that ran from a recording so far.
   int64_t num_replayed_steps() const { return graphs_->num_replays(); }
 

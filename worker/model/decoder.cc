@@ -146,8 +146,11 @@ absl::StatusOr<Matrix> Decoder::Logits(const std::vector<int32_t>& row_ids) {
                                           row_ids.data(), Epilogue::kStore, own}));
   if (config.logit_softcap > 0)
     OCTAVO_RETURN_IF_ERROR(backend_.Softcap({own, config.logit_softcap}));
-  if (communicator_ != nullptr)
-    OCTAVO_RETURN_IF_ERROR(communicator_->GatherColumns(own, model_.vocab_begins, logits));
+  if (communicator_ != nullptr) {
+    Matrix whole = logits;
+    whole.cols = config.vocab_size;
+    OCTAVO_RETURN_IF_ERROR(communicator_->GatherColumns(own, model_.vocab_begins, whole));
+  }
   return logits;
 }
 

@@ -27,8 +27,9 @@ absl::StatusOr<std::unique_ptr<LocalExecutor>> LocalExecutor::Create(
                           OpenModel(options.model_path, options.load_format));
   OCTAVO_ASSIGN_OR_RETURN(const RankSplit split,
                           SplitCheckpoint(*checkpoint, options.communication.place));
-  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                          MakeDevice(options.device, *checkpoint));
+  DeviceOptions device = options.device;
+  if (split.place.size > 1) device.group_interface = options.communication.interface;
+  OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeDevice(device, *checkpoint));
   return absl::WrapUnique(
       new LocalExecutor(options, split, std::move(checkpoint), std::move(backend)));
 }

@@ -4,11 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/comm/gloo_communicator.h"
 #include "worker/cpu/cpu_backend.h"
 #include "worker/cpu/host_limits.h"
 #include "worker/cpu/isa.h"
 #if OCTAVO_CUDA
 #include "worker/cuda/cuda_backend.h"
+#if OCTAVO_NCCL
+#include "worker/comm/nccl_communicator.h"
+#endif
 #endif
 
 namespace octavo {
@@ -54,9 +58,28 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions& opt
         absl::StrCat("--dtype is ", options.dtype, "; the cuda backend computes in bfloat16"));
   cuda::CudaBackendOptions cuda;
   cuda.device = options.index;
+  if (!options.group_interface.empty()) {
+#if OCTAVO_NCCL
+    ChooseNcclInterface(options.group_interface);
+    cuda.graphs = false;
+#else
+    return absl::UnimplementedError(
+        "--tensor-parallel-size is more than 1; this build has no NCCL for cards");
+#endif
+  }
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<cuda::CudaBackend> backend,
                           cuda::CudaBackend::Create(cuda));
   return backend;
+}
+
+absl::StatusOr<std::unique_ptr<CommunicatorOffer>> OfferForCard(
+    const cuda::CudaBackend& backend, const CommunicatorOptions& options) {
+#if OCTAVO_NCCL
+  return OfferNccl(options, backend.compute_stream());
+#else
+  return absl::UnimplementedError(absl::StrCat("no NCCL in this build for ", backend.device_name(),
+                                               ", rank ", options.place.rank));
+#endif
 }
 #else
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions&) {
@@ -94,6 +117,17 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options
   OCTAVO_ASSIGN_OR_RETURN(cpu.isa, ParseIsa(options.isa));
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<CpuBackend> backend, CpuBackend::Create(cpu));
   return backend;
+}
+
+absl::StatusOr<std::unique_ptr<CommunicatorOffer>> OfferCommunicator(
+    Backend& backend, const CommunicatorOptions& options) {
+#if OCTAVO_CUDA
+  if (const auto* card = dynamic_cast<const cuda::CudaBackend*>(&backend))
+    return OfferForCard(*card, options);
+#else
+  (void)backend;
+#endif
+  return OfferGloo(options);
 }
 
 }  // namespace octavo

@@ -10,6 +10,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/dtype.h"
 #include "worker/backend/backend.h"
+#include "worker/comm/communicator.h"
 
 namespace octavo {
 
@@ -19,6 +20,9 @@ struct DeviceOptions {
   int32_t threads = 0;          // 0: the physical cores that affinity and cgroup allow
   std::string dtype = "auto";   // of activations: auto, float32, bfloat16, int8
   std::string isa = "auto";     // auto, avx2, avx512
+  // Network interface of the worker's group; empty: it is alone. In a group the steps of a card are
+  // launched op by op, since a recording would have to hold the collectives of all ranks.
+  std::string group_interface;
 };
 
 // What "auto" means for a checkpoint where the CPU can: bfloat16 when its matrices are, int8 when
@@ -30,9 +34,15 @@ absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint);
 int32_t DefaultComputeThreads();
 
 // INVALID_ARGUMENT naming the option; FAILED_PRECONDITION when the machine lacks the instruction
-// set or the card; UNIMPLEMENTED for the cuda backend in a build without it.
+// set or the card; UNIMPLEMENTED for the cuda backend in a build without it. REQUIRES, in a group:
+// no other thread reads or writes the environment.
 absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
                                                     const Checkpoint& checkpoint);
+
+// How ranks with such a device reach each other: over NCCL from a card, over Gloo from a CPU.
+// REQUIRES: on the thread that owns `backend`, which MakeDevice made and which outlives the group.
+absl::StatusOr<std::unique_ptr<CommunicatorOffer>> OfferCommunicator(
+    Backend& backend, const CommunicatorOptions& options);
 
 }  // namespace octavo
 

@@ -10,8 +10,8 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "worker/comm/gloo_communicator.h"
 #include "worker/cpu/host_limits.h"
+#include "worker/runtime/make_device.h"
 
 namespace octavo {
 namespace {
@@ -68,7 +68,7 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   if (config.num_blocks == 0) {
     OCTAVO_ASSIGN_OR_RETURN(WorkerCapacity capacity, Plan(use, geometry));
     if (communication_.place.size > 1) {
-      OCTAVO_ASSIGN_OR_RETURN(offer_, OfferGloo(communication_));
+      OCTAVO_ASSIGN_OR_RETURN(offer_, OfferCommunicator(backend_, communication_));
       capacity.communicator_address = offer_->address();
     }
     return capacity;
@@ -134,13 +134,17 @@ void ModelRunner::Forget() {
     ended = std::move(swaps_);
   }
   ended.reset();  // waits for its copies
+  // Before the memory of its collectives: freeing that waits for them, and they for other ranks.
+  std::unique_ptr<Communicator> left;
+  {
+    absl::MutexLock lock(&communicator_mutex_);
+    left = std::move(communicator_);
+  }
+  left.reset();
   decoder_.reset();
   inputs_.reset();
   mirror_.reset();
   pool_.reset();
-  std::unique_ptr<Communicator> left;
-  absl::MutexLock lock(&communicator_mutex_);
-  left = std::move(communicator_);
 }
 
 absl::StatusOr<Communicator*> ModelRunner::JoinGroup(const WorkerConfig& config) {
@@ -226,7 +230,6 @@ absl::Status ModelRunner::Launch(const StepPlan& plan, BegunStep* step) {
   OCTAVO_RETURN_IF_ERROR(inputs_->Build(plan, *mirror_));
   OCTAVO_ASSIGN_OR_RETURN(const Matrix logits, decoder_->Forward(inputs_->batch(), pool_->view(),
                                                                  inputs_->sampled_row_ids()));
-  OCTAVO_RETURN_IF_ERROR(AwaitRanks());
   const std::vector<SampleRow>& rows = inputs_->sample_rows();
   step->scores = !inputs_->scored_slices().empty();
   step->sequences = inputs_->sampled_sequences();
@@ -234,11 +237,13 @@ absl::Status ModelRunner::Launch(const StepPlan& plan, BegunStep* step) {
     step->positions.push_back(static_cast<int32_t>(rows[i].position));
     mirror_->ExpectSample(step->sequences[i], static_cast<int32_t>(i), step->positions[i]);
   }
-  if (rows.empty() || !sampling_rank()) return absl::OkStatus();
-  sample_params_.logits = logits;
-  sample_params_.rows.assign(rows.begin(), rows.end());
-  sample_params_.out = &step->sampled;
-  return backend_.Sample(sample_params_);
+  if (!rows.empty() && sampling_rank()) {
+    sample_params_.logits = logits;
+    sample_params_.rows.assign(rows.begin(), rows.end());
+    sample_params_.out = &step->sampled;
+    OCTAVO_RETURN_IF_ERROR(backend_.Sample(sample_params_));
+  }
+  return AwaitRanks();
 }
 
 absl::Status ModelRunner::Deliver(BegunStep* step) {

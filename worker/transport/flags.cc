@@ -63,9 +63,11 @@ void AddGroupFlags(CLI::App& app, WorkerFlags* flags) {
                  "Which of them this one is, from 0: its place in the scheduler's --workers")
       ->check(CLI::Range(0, kMaxWorldSize - 1))
       ->capture_default_str();
-  app.add_option("--communicator-interface", flags->communicator_interface,
-                 "Network interface on which the workers of a group reach each other, like eth0; "
-                 "connections carry neither encryption nor authentication")
+  app.add_option(
+         "--communicator-interface", flags->communicator_interface,
+         "Network interface on which the workers of a group reach each other, like eth0; also "
+         "NCCL's, unless NCCL_SOCKET_IFNAME is set; connections carry neither encryption nor "
+         "authentication")
       ->type_name("NAME")
       ->capture_default_str();
   AddCommunicatorTimeoutFlag(app, flags);
