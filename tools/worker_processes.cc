@@ -83,6 +83,7 @@ std::vector<std::string> WorkerArguments(const std::string& program, const Worke
   add("--threads", std::max(1, threads / flags.place.size));
   add("--dtype", flags.device.dtype);
   add("--isa", flags.device.isa);
+  if (flags.device.deterministic) arguments.push_back("--deterministic");
   const MemoryFlags& memory = flags.memory;
   if (memory.utilization) add("--gpu-memory-utilization", *memory.utilization);
   if (memory.kv_cache_bytes > 0) add("--kv-cache-memory-bytes", memory.kv_cache_bytes);

@@ -37,7 +37,8 @@ struct StepBatch {
   const int64_t* slots = nullptr;  // [num_groups, num_rows]; block * block_size + offset in it
   const BlockId* block_tables = nullptr;  // [num_groups, num_table_entries]
   int64_t num_table_entries = 0;          // at least the sum of table_length; the rest is padding
-  std::vector<SequenceRows> sequences;    // host
+  const BlockId* host_block_tables = nullptr;  // host, the same as block_tables; nullptr: not known
+  std::vector<SequenceRows> sequences;         // host
 
   const int64_t* SlotsOf(int32_t group) const { return slots + int64_t{group} * num_rows; }
   const BlockId* TablesOf(int32_t group) const { return block_tables + group * num_table_entries; }

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "worker/backend/buffer.h"
 #include "worker/backend/op_params.h"
+#include "worker/cuda/kernels/paged_attention.h"
 #include "worker/cuda/kernels/paged_kv.h"
 #include "worker/cuda/staging.h"
 #include "worker/cuda/work_list.h"
@@ -25,9 +26,12 @@ PagedKv LayerOf(const KvPoolView& pool, int32_t index);
 // Owned and called by the thread that owns the stream.
 class CudaAttention {
  public:
-  // Of the card: multiprocessors, and bytes of shared memory that each has.
-  CudaAttention(int32_t multiprocessors, int32_t shared_bytes)
-      : multiprocessors_(multiprocessors), shared_bytes_(shared_bytes) {}
+  // Of the card: multiprocessors, and bytes of shared memory that each has. `deterministic`: a
+  // row's bits do not depend on its batch (WorkListOptions::fixed_split_tokens).
+  CudaAttention(int32_t multiprocessors, int32_t shared_bytes, bool deterministic)
+      : multiprocessors_(multiprocessors),
+        shared_bytes_(shared_bytes),
+        deterministic_(deterministic) {}
 
   // Device bytes that Reserve takes.
   absl::StatusOr<int64_t> WorkspaceBytes(const LargestStep& limits) const;
@@ -46,14 +50,17 @@ class CudaAttention {
   struct Window {
     int32_t window = 0;
     AttentionWorkList list;
+    std::vector<int32_t> groups;  // of layers, that have the window
     size_t runs_at = 0;
+    size_t shared_at = 0;
     size_t decode_at = 0;
     size_t prefill_at = 0;
   };
   // What Reserve takes for some limits.
   struct Sizes {
-    int32_t num_parts = 0;
-    int64_t decode_items = 0;   // of a window
+    WorkListOptions options;
+    int64_t shared_rows = 0;    // of a window
+    int64_t decode_items = 0;   // likewise
     int64_t prefill_items = 0;  // likewise
     int64_t partials = 0;
     std::vector<int32_t> windows;  // of the groups, each once
@@ -61,12 +68,16 @@ class CudaAttention {
     int64_t PartialElements(const LargestStep& limits) const;
   };
   absl::StatusOr<Sizes> SizesOf(const LargestStep& limits) const;
+  // What both kernels take.
+  PagedAttentionArgs ArgsOf(const PagedAttentionParams& params) const;
 
   const int32_t multiprocessors_;
   const int32_t shared_bytes_;
+  const bool deterministic_;
   int32_t num_parts_ = 0;
   int32_t group_ = 0;  // query heads of a KV head
   std::vector<Window> windows_;
+  HostTables tables_;                  // of a window's groups
   std::vector<std::byte> host_lists_;  // as lists_
   Buffer lists_;
   Buffer partial_out_;      // [partials, num_heads, head_dim]

@@ -67,7 +67,7 @@ absl::Status CudaBackend::Open() {
   OCTAVO_ASSIGN_OR_RETURN(staging_, Staging::Create(compute_.get()));
   packer_ = std::make_unique<WeightPacker>(*staging_);
   OCTAVO_ASSIGN_OR_RETURN(gemm_, Gemm::Create());
-  attention_ = std::make_unique<CudaAttention>(multiprocessors, shared_bytes);
+  attention_ = std::make_unique<CudaAttention>(multiprocessors, shared_bytes, deterministic_);
   for (OwnedEvent& end : step_ends_) OCTAVO_RETURN_IF_ERROR(end.Create());
   graphs_ = std::make_unique<GraphCache>(compute_.get());
   return absl::OkStatus();

@@ -26,7 +26,8 @@ namespace octavo::cuda {
 
 struct CudaBackendOptions {
   int32_t device = 0;
-  bool graphs = true;  // record and replay the steps that only decode
+  bool graphs = true;          // record and replay the steps that only decode
+  bool deterministic = false;  // attention of a row does not depend on its batch
 };
 
 // A CUDA stream, destroyed with its owner.
@@ -71,7 +72,9 @@ class CudaBackend : public Backend {
   ~CudaBackend() override;
 
   std::string device_name() const override { return name_; }
-  std::string numeric_path() const override { return "cuda/bf16"; }
+  std::string numeric_path() const override {
+    return deterministic_ ? "cuda/bf16/deterministic" : "cuda/bf16";
+  }
   absl::StatusOr<DeviceMemory> Memory() const override;
 
   // Not cleared.
@@ -116,7 +119,9 @@ class CudaBackend : public Backend {
   static constexpr int64_t kGatedRows = 1024;
 
   explicit CudaBackend(const CudaBackendOptions& options)
-      : device_(options.device), use_graphs_(options.graphs) {}
+      : device_(options.device),
+        use_graphs_(options.graphs),
+        deterministic_(options.deterministic) {}
   absl::Status Open();
   // Makes the card the calling thread's.
   absl::Status UseDevice() const;
@@ -127,6 +132,7 @@ class CudaBackend : public Backend {
 
   const int32_t device_;
   const bool use_graphs_;
+  const bool deterministic_;
   std::string name_;
   OwnedStream compute_;
   OwnedStream swap_;

@@ -125,6 +125,7 @@ absl::Status StepInputs::Upload() {
   batch_.positions = reinterpret_cast<const int32_t*>(device + positions);
   batch_.token_ids = reinterpret_cast<const TokenId*>(device + token_ids);
   batch_.block_tables = reinterpret_cast<const BlockId*>(device + block_tables);
+  batch_.host_block_tables = block_tables_.data();
   return backend_.CopyToDevice(device_.data(), host_.data(), host_.size());
 }
 

@@ -58,6 +58,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions& opt
         absl::StrCat("--dtype is ", options.dtype, "; the cuda backend computes in bfloat16"));
   cuda::CudaBackendOptions cuda;
   cuda.device = options.index;
+  cuda.deterministic = options.deterministic;
   if (!options.group_interface.empty()) {
 #if OCTAVO_NCCL
     ChooseNcclInterface(options.group_interface);

@@ -20,6 +20,7 @@ struct DeviceOptions {
   int32_t threads = 0;          // 0: the physical cores that affinity and cgroup allow
   std::string dtype = "auto";   // of activations: auto, float32, bfloat16, int8
   std::string isa = "auto";     // auto, avx2, avx512
+  bool deterministic = false;   // of cuda: batch mates do not change a row's attention
   // Network interface of the worker's group; empty: it is alone. In a group the steps of a card are
   // launched op by op, since a recording would have to hold the collectives of all ranks.
   std::string group_interface;

@@ -122,6 +122,13 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Plan(const MemoryUse& use,
 }
 
 void ModelRunner::Forget() {
+  // Before all that waits for its collectives: they wait for other ranks.
+  std::unique_ptr<Communicator> left;
+  {
+    absl::MutexLock lock(&communicator_mutex_);
+    left = std::move(communicator_);
+  }
+  left.reset();
   if (!begun_.empty()) {
     // What they compute reads what is about to be freed; what came of it is of no use to anybody.
     const absl::Status ended = backend_.Synchronize();
@@ -134,13 +141,6 @@ void ModelRunner::Forget() {
     ended = std::move(swaps_);
   }
   ended.reset();  // waits for its copies
-  // Before the memory of its collectives: freeing that waits for them, and they for other ranks.
-  std::unique_ptr<Communicator> left;
-  {
-    absl::MutexLock lock(&communicator_mutex_);
-    left = std::move(communicator_);
-  }
-  left.reset();
   decoder_.reset();
   inputs_.reset();
   mirror_.reset();

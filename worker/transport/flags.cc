@@ -34,6 +34,11 @@ void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
   app.add_option("--isa", device->isa, "Instruction set; auto: the best that this CPU has")
       ->check(CLI::IsMember({"auto", "avx2", "avx512"}))
       ->capture_default_str();
+  app.add_flag("--deterministic", device->deterministic,
+               "With --backend cuda: split attention at fixed positions and share no reads between "
+               "sequences, so that a sequence's attention does not depend on what else is in the "
+               "batch; slower for batches of unequal lengths. The cpu backend always computes so; "
+               "default: off");
 }
 
 void AddMemoryFlags(CLI::App& app, MemoryFlags* memory) {

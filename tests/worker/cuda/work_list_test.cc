@@ -73,14 +73,14 @@ void ExpectWhole(const AttentionWorkList& list, const std::vector<SequenceRows>&
 }
 
 void ExpectWithinBounds(const AttentionWorkList& list, const std::vector<SequenceRows>& sequences) {
-  int64_t rows = 0, tokens = 0;
+  int64_t rows = 0, positions = 0;
   for (const SequenceRows& sequence : sequences) {
     if (sequence.num_rows != 1) continue;
     ++rows;
-    tokens += sequence.context_length + 1;
+    positions = std::max<int64_t>(positions, sequence.context_length + 1);
   }
-  EXPECT_LE(static_cast<int64_t>(list.decode_items().size()), list.MaxDecodeItems(rows, tokens));
-  EXPECT_LE(list.num_partials(), list.MaxPartials(rows, tokens));
+  EXPECT_LE(static_cast<int64_t>(list.decode_items().size()), list.MaxDecodeItems(rows, positions));
+  EXPECT_LE(list.num_partials(), list.MaxPartials(rows, positions));
 }
 
 TEST(AttentionWorkList, OneRowGoesToAllParts) {
@@ -158,6 +158,20 @@ TEST(AttentionWorkList, FixedSplitsDoNotDependOnTheBatch) {
   const std::vector<int64_t> costs = PartCosts(list);
   // The mean of 35.7 and one split of 5.
   EXPECT_LE(*std::max_element(costs.begin(), costs.end()), 41);
+}
+
+// Their number is bounded, by splits that grow with the row and with nothing else.
+TEST(AttentionWorkList, LongRowsHaveLongerFixedSplits) {
+  AttentionWorkList list({5, 256});
+  for (const int32_t length : {8192, 8193, 20000, 131072}) {
+    const auto sequences = Decodes({length, 700});
+    list.Build(sequences, 0, 4);
+    ExpectWhole(list, sequences, 0, 5);
+    ExpectWithinBounds(list, sequences);
+    const auto splits = static_cast<int32_t>(list.decode_items().size()) - 3;
+    EXPECT_LE(splits, kMostFixedSplits);
+    EXPECT_GE(splits, kMostFixedSplits / 2);
+  }
 }
 
 TEST(AttentionWorkList, FixedSplitsStandStillWhileAWindowMoves) {

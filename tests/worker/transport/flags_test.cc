@@ -27,14 +27,15 @@ TEST(WorkerFlags, HaveTheirDefaults) {
   EXPECT_EQ(flags.device.index, 0);
   EXPECT_EQ(flags.device.threads, 0);
   EXPECT_EQ(flags.device.dtype, "auto");
+  EXPECT_FALSE(flags.device.deterministic);
   EXPECT_FALSE(flags.memory.utilization.has_value());
   EXPECT_EQ(flags.memory.kv_cache_bytes, 0);
   EXPECT_EQ(flags.memory.swap_bytes, -1);
 }
 
 TEST(WorkerFlags, ReachTheExecutor) {
-  const std::vector<std::string> device = {"--backend", "cuda", "--device", "1",
-                                           "--threads", "3",    "--isa",    "avx2"};
+  const std::vector<std::string> device = {
+      "--backend", "cuda", "--device", "1", "--threads", "3", "--isa", "avx2", "--deterministic"};
   const std::vector<std::string> memory = {"--kv-cache-memory-bytes", "512MiB", "--swap-space",
                                            "0"};
   std::vector<std::string> arguments = {"--model",
@@ -55,6 +56,7 @@ TEST(WorkerFlags, ReachTheExecutor) {
   EXPECT_EQ(options.device.threads, 3);
   EXPECT_EQ(options.device.dtype, "bfloat16");
   EXPECT_EQ(options.device.isa, "avx2");
+  EXPECT_TRUE(options.device.deterministic);
   EXPECT_EQ(options.memory.utilization, 0.5);
   EXPECT_EQ(options.memory.kv_cache_bytes, 512 << 20);
   EXPECT_EQ(options.memory.num_blocks, 400);

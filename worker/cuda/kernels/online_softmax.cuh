@@ -26,6 +26,40 @@ __device__ __forceinline__ float Normalised(float weighted, float sum) {
   return sum == 0.0f ? 0.0f : weighted / sum;
 }
 
+// Over the lanes whose numbers differ in bits kFrom to kTo / 2, powers of two; all of them get the
+// result.
+template <int kFrom, int kTo>
+__device__ __forceinline__ float LanesMax(float value) {
+#pragma unroll
+  for (int lanes = kFrom; lanes < kTo; lanes <<= 1)
+    value = fmaxf(value, __shfl_xor_sync(~0u, value, lanes));
+  return value;
+}
+template <int kFrom, int kTo>
+__device__ __forceinline__ float LanesSum(float value) {
+#pragma unroll
+  for (int lanes = kFrom; lanes < kTo; lanes <<= 1) value += __shfl_xor_sync(~0u, value, lanes);
+  return value;
+}
+
+// A row's softmax so far, as one of the lanes that share the row has it.
+struct RunningSoftmax {
+  float maximum;  // of all lanes' positions
+  float sum;      // of this lane's
+
+  static __device__ __forceinline__ RunningSoftmax Empty() { return {-INFINITY, 0.0f}; }
+  // Takes in the maximum of further scores, whose weights are relative to the reference that this
+  // returns. `earlier`: the weight of what was summed before, the sum here included already.
+  __device__ __forceinline__ float Raise(float candidate, float* earlier) {
+    const float raised = fmaxf(candidate, maximum);
+    const float reference = SoftmaxReference(raised);
+    *earlier = SoftmaxWeight(maximum, reference);
+    maximum = raised;
+    sum *= *earlier;
+    return reference;
+  }
+};
+
 // Scores in base 2: s = q k scale log2(e), or c tanh(q k scale / c) log2(e) under a cap c.
 struct ScoreScale {
   float factor;  // of q k

@@ -33,13 +33,23 @@ __host__ __device__ constexpr DecodeShape DecodeShapeOf(int head_dim, int elemen
   const int heads = 8 * head_tiles;
   const int merge_bytes = shape.warps * heads * (head_dim + kDecodeMergePadding) * 4;
   if (shape.ring_bytes < merge_bytes) shape.ring_bytes = merge_bytes;
-  shape.shared_bytes = shape.ring_bytes + shape.warps * heads * 2 * 4 + 16;
+  // Beside the rings: maximum and sum per warp and head, and who arrived last for each row of a
+  // shared item, of which there are at most as many as columns.
+  shape.shared_bytes = shape.ring_bytes + shape.warps * heads * 3 * 4;
   return shape;
 }
 
 // Tiles of 8 query heads that one block of threads computes.
 __host__ __device__ constexpr int DecodeHeadTiles(int head_dim, int group) {
   return group > 8 && (head_dim == 64 || head_dim == 128) ? 2 : 1;
+}
+
+// Rows that one shared item takes: its columns, rows x the query heads of a block of threads, fill
+// the head tiles of all warps.
+__host__ __device__ constexpr int DecodeSharedRows(const DecodeShape& shape, int head_tiles,
+                                                   int group) {
+  const int heads = 8 * head_tiles;
+  return shape.warps * heads / (group < heads ? group : heads);
 }
 
 }  // namespace octavo::cuda

@@ -43,6 +43,20 @@ struct TileBlocks {
   int32_t high = 0;  // and of its tokens 8 to 15
 };
 
+// Of the tile at `position`, before `end`, where the sequence's positions end: entry(i) is number i
+// of its table and is not asked for past `end`. Blocks of 8 tokens: the table may end with the
+// tile's first half.
+template <class Entry>
+__device__ __forceinline__ TileBlocks BlocksOfTile(const Entry& entry, int block_shift,
+                                                   int position, int end) {
+  TileBlocks blocks;
+  if (position >= end) return blocks;
+  blocks.low = entry(position >> block_shift);
+  blocks.high =
+      position + kHalfTokens < end ? entry((position + kHalfTokens) >> block_shift) : blocks.low;
+  return blocks;
+}
+
 // The thread's share, of `threads`, of copying the tile that starts at `position`. Complete when
 // the thread's copies are; other threads' shares are seen after a barrier.
 template <DType kType, int kDim>

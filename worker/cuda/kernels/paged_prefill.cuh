@@ -12,7 +12,7 @@
 // most of them, as neighbouring items run beside each other. Arithmetic: 4 d flops per row and
 // position: 64 rows x 64 positions x 128 in bf16 are 2.1 MFLOP for 32 KB read, 64 flops a byte;
 // at 4.3 TB/s a block's tensor cores, not memory, bound it (780 TFLOP/s / 4.3 TB/s = 181, of which
-// the second -level cache supplies the rest).
+// the second-level cache supplies the rest).
 //
 // Registers of head_dim 128: O 64, Q 32, S 32, fragments and addresses. At 256 O takes 128, so Q
 // stays in shared memory and S is 32 positions wide.
@@ -55,8 +55,7 @@ struct PrefillKernel {
   struct Warp {
     uint32_t q[kQueryInRegisters ? kSteps : 1][4];
     float o[2 * kSteps][4];
-    float maximum[2];
-    float sum[2];  // of this lane's positions
+    RunningSoftmax softmax[2];
     int position[2];
     // Of the warp's rows: what any of them sees, [first_seen, last_position], and what all see.
     int first_seen, last_position;
@@ -102,8 +101,7 @@ struct PrefillKernel {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       warp.position[row] = position(warp_index * 16 + (lane >> 2) + 8 * row);
-      warp.maximum[row] = -INFINITY;
-      warp.sum[row] = 0.0f;
+      warp.softmax[row] = RunningSoftmax::Empty();
     }
 #pragma unroll
     for (int n = 0; n < 2 * kSteps; ++n)
@@ -156,7 +154,7 @@ struct PrefillKernel {
                                                  float (&s)[2 * kTiles][4], Warp& warp) {
     const int window = params.args.sliding_window;
     const bool masked = start < warp.all_see_from || start + kPassTokens - 1 > warp.all_see_to;
-    float maximum[2] = {warp.maximum[0], warp.maximum[1]};
+    float maximum[2] = {-INFINITY, -INFINITY};
 #pragma unroll
     for (int n = 0; n < 2 * kTiles; ++n)
 #pragma unroll
@@ -175,15 +173,8 @@ struct PrefillKernel {
       }
     float reference[2], earlier[2];
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-#pragma unroll
-      for (int lanes = 1; lanes < 4; lanes <<= 1)
-        maximum[row] = fmaxf(maximum[row], __shfl_xor_sync(~0u, maximum[row], lanes));
-      reference[row] = SoftmaxReference(maximum[row]);
-      earlier[row] = SoftmaxWeight(warp.maximum[row], reference[row]);
-      warp.maximum[row] = maximum[row];
-      warp.sum[row] *= earlier[row];
-    }
+    for (int row = 0; row < 2; ++row)
+      reference[row] = warp.softmax[row].Raise(LanesMax<1, 4>(maximum[row]), &earlier[row]);
 #pragma unroll
     for (int n = 0; n < 2 * kSteps; ++n)
 #pragma unroll
@@ -193,7 +184,7 @@ struct PrefillKernel {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         s[n][i] = SoftmaxWeight(s[n][i], reference[i >> 1]);
-        warp.sum[i >> 1] += s[n][i];
+        warp.softmax[i >> 1].sum += s[n][i];
         if constexpr (Type::kScaled) {
           const int token = 8 * (n & 1) + 2 * (lane & 3) + (i & 1);
           const float scale = TileScale<kType, kDim>(stage + n / 2 * Tile::kBytes, kValues, token);
@@ -238,9 +229,7 @@ struct PrefillKernel {
                                                      Warp& warp) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      float sum = warp.sum[row];
-#pragma unroll
-      for (int lanes = 1; lanes < 4; lanes <<= 1) sum += __shfl_xor_sync(~0u, sum, lanes);
+      const float sum = LanesSum<1, 4>(warp.softmax[row].sum);
       const int packed = item.first_packed_row + warp_index * 16 + (lane >> 2) + 8 * row;
       if (packed >= packed_rows) continue;
       const int head = static_cast<int>(blockIdx.y) * group + packed % group;
@@ -321,12 +310,8 @@ __global__ void __launch_bounds__(PrefillKernel<kType, kDim>::kThreads)
       constexpr int kThreadsPerTile = Kernel::kThreads / Kernel::kTiles;
       const int tile = threadIdx.x / kThreadsPerTile;
       const int position = start + tile * kTileTokens;
-      // Past the end a block is never read from, and neither is its table entry.
-      TileBlocks blocks;
-      if (position < seen.end) blocks.low = table[(position >> block_shift) - first_entry];
-      blocks.high = position + kHalfTokens < seen.end
-                        ? table[((position + kHalfTokens) >> block_shift) - first_entry]
-                        : blocks.low;
+      const TileBlocks blocks = BlocksOfTile([&](int entry) { return table[entry - first_entry]; },
+                                             block_shift, position, seen.end);
       CopyTile<kType, kDim>(args.kv, static_cast<int>(blockIdx.y), blocks, position, seen,
                             threadIdx.x % kThreadsPerTile, kThreadsPerTile,
                             stages + stage * Kernel::kStageBytes + tile * Kernel::Tile::kBytes);

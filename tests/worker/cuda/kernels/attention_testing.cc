@@ -19,6 +19,9 @@
 namespace octavo::cuda {
 namespace {
 
+using emulation::DeviceArray;
+using emulation::DeviceStream;
+
 constexpr int32_t kNumLayers = 2;
 constexpr int32_t kLayer = 1;
 constexpr int32_t kNoBlock = 1 << 29;
@@ -35,49 +38,14 @@ DType QueryType(const PagedShape& shape) {
 
 }  // namespace
 
-template <typename T>
-DeviceArray<T>::DeviceArray(const std::vector<T>& values) : size_(values.size()) {
-  void* memory = nullptr;
-  const size_t bytes = std::max<size_t>(1, size_) * sizeof(T);
-  EXPECT_EQ(cudaMalloc(&memory, bytes), cudaSuccess);
-  data_ = static_cast<T*>(memory);
-  if (size_ > 0) {
-    EXPECT_EQ(cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice),
-              cudaSuccess);
-  }
-}
-
-template <typename T>
-DeviceArray<T>::~DeviceArray() {
-  cudaFree(data_);
-}
-
-template <typename T>
-std::vector<T> DeviceArray<T>::Read() const {
-  std::vector<T> values(size_);
-  EXPECT_EQ(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost),
-            cudaSuccess);
-  return values;
-}
-
-template class DeviceArray<float>;
-template class DeviceArray<uint32_t>;
-template class DeviceArray<int32_t>;
-template class DeviceArray<std::byte>;
-template class DeviceArray<DecodeItem>;
-template class DeviceArray<PrefillItem>;
-
 struct AttentionUnderTest::Device {
   explicit Device(const AttentionUnderTest& test)
       : pool(test.pool_),
         q(test.q_),
         tables(test.tables_),
-        out(std::vector<float>(static_cast<size_t>(test.num_rows_ * test.out_stride()), NAN)) {
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  }
-  ~Device() { cudaStreamDestroy(stream); }
+        out(std::vector<float>(static_cast<size_t>(test.num_rows_ * test.out_stride()), NAN)) {}
 
-  cudaStream_t stream = nullptr;
+  DeviceStream stream;
   DeviceArray<std::byte> pool;
   DeviceArray<float> q;
   DeviceArray<int32_t> tables;
@@ -85,6 +53,7 @@ struct AttentionUnderTest::Device {
   // Of launches that have not been waited for.
   std::unique_ptr<DeviceArray<DecodeItem>> decode_items;
   std::unique_ptr<DeviceArray<int32_t>> runs;
+  std::unique_ptr<DeviceArray<SharedRow>> shared_rows;
   std::unique_ptr<DeviceArray<float>> partial_out, partial_softmax;
   std::unique_ptr<DeviceArray<uint32_t>> arrivals;
   std::unique_ptr<DeviceArray<PrefillItem>> prefill_items;
@@ -97,6 +66,13 @@ AttentionUnderTest::AttentionUnderTest(const PagedShape& shape,
     const int32_t length = chunk.context + chunk.rows;
     TokenRows tokens = RandomTokens(shape, length, seed + tokens_.size());
     for (float& value : tokens.q) value = RoundTo(QueryType(shape), value);
+    if (chunk.shared > 0) {
+      const TokenRows& like = tokens_[static_cast<size_t>(chunk.like)];
+      const auto values =
+          static_cast<std::ptrdiff_t>(chunk.shared * shape.num_kv_heads * shape.head_dim);
+      std::copy(like.k.begin(), like.k.begin() + values, tokens.k.begin());
+      std::copy(like.v.begin(), like.v.begin() + values, tokens.v.begin());
+    }
     tokens_.push_back(std::move(tokens));
     SequenceRows rows = {num_rows_, chunk.rows, chunk.context, 0, 0};
     rows.table_length = (length + shape.block_size - 1) / shape.block_size;
@@ -109,9 +85,16 @@ AttentionUnderTest::AttentionUnderTest(const PagedShape& shape,
   std::vector<int32_t> blocks(static_cast<size_t>(num_blocks_));
   std::iota(blocks.begin(), blocks.end(), 0);
   std::shuffle(blocks.begin(), blocks.end(), random);
-  for (SequenceRows& rows : sequences_) {
+  for (size_t sequence = 0; sequence < sequences_.size(); ++sequence) {
+    SequenceRows& rows = sequences_[sequence];
+    const SequenceChunk& chunk = chunks[sequence];
     rows.table_begin = static_cast<int32_t>(tables_.size());
     for (int32_t i = 0; i < rows.table_length; ++i) {
+      if (i < chunk.shared / shape.block_size) {
+        const int32_t like = sequences_[static_cast<size_t>(chunk.like)].table_begin;
+        tables_.push_back(tables_[static_cast<size_t>(like + i)]);
+        continue;
+      }
       tables_.push_back(blocks.back());
       blocks.pop_back();
     }
@@ -193,18 +176,8 @@ void AttentionUnderTest::WriteToken(size_t sequence, int32_t position,
     }
 }
 
-absl::Status AttentionUnderTest::LaunchDecode(Device& device, const std::vector<DecodeItem>& items,
-                                              const std::vector<int32_t>& runs,
-                                              int32_t num_partials) {
-  const auto partials = static_cast<size_t>(num_partials * shape_.num_heads);
-  device.decode_items = std::make_unique<DeviceArray<DecodeItem>>(items);
-  device.runs = std::make_unique<DeviceArray<int32_t>>(runs);
-  device.partial_out = std::make_unique<DeviceArray<float>>(
-      std::vector<float>(partials * static_cast<size_t>(shape_.head_dim), NAN));
-  device.partial_softmax =
-      std::make_unique<DeviceArray<float>>(std::vector<float>(2 * partials, NAN));
-  device.arrivals = std::make_unique<DeviceArray<uint32_t>>(std::vector<uint32_t>(partials, 0));
-  PagedDecodeArgs args;
+PagedAttentionArgs AttentionUnderTest::ArgsOf(const Device& device) const {
+  PagedAttentionArgs args;
   args.q = device.q.data();
   args.q_stride = q_stride();
   args.out = device.out.data();
@@ -212,12 +185,30 @@ absl::Status AttentionUnderTest::LaunchDecode(Device& device, const std::vector<
   args.num_heads = shape_.num_heads;
   args.kv = Layer(device.pool.data());
   args.block_tables = device.tables.data();
-  args.items = device.decode_items->data();
-  args.runs = device.runs->data();
-  args.num_parts = static_cast<int32_t>(runs.size()) - 1;
   args.scale = static_cast<float>(ScaleOf(shape_));
   args.softcap = shape_.softcap;
   args.sliding_window = shape_.sliding_window;
+  return args;
+}
+
+absl::Status AttentionUnderTest::LaunchDecode(Device& device, const std::vector<DecodeItem>& items,
+                                              const std::vector<int32_t>& runs,
+                                              const std::vector<SharedRow>& shared_rows,
+                                              int32_t num_partials) {
+  const auto partials = static_cast<size_t>(num_partials * shape_.num_heads);
+  device.decode_items = std::make_unique<DeviceArray<DecodeItem>>(items);
+  device.runs = std::make_unique<DeviceArray<int32_t>>(runs);
+  device.shared_rows = std::make_unique<DeviceArray<SharedRow>>(shared_rows);
+  device.partial_out = std::make_unique<DeviceArray<float>>(
+      std::vector<float>(partials * static_cast<size_t>(shape_.head_dim), NAN));
+  device.partial_softmax =
+      std::make_unique<DeviceArray<float>>(std::vector<float>(2 * partials, NAN));
+  device.arrivals = std::make_unique<DeviceArray<uint32_t>>(std::vector<uint32_t>(partials, 0));
+  PagedDecodeArgs args = {ArgsOf(device)};
+  args.items = device.decode_items->data();
+  args.runs = device.runs->data();
+  args.num_parts = static_cast<int32_t>(runs.size()) - 1;
+  args.shared_rows = device.shared_rows->data();
   args.partial_out = device.partial_out->data();
   args.partial_softmax = device.partial_softmax->data();
   args.arrivals = device.arrivals->data();
@@ -227,29 +218,26 @@ absl::Status AttentionUnderTest::LaunchDecode(Device& device, const std::vector<
 absl::Status AttentionUnderTest::LaunchPrefill(Device& device,
                                                const std::vector<PrefillItem>& items) {
   device.prefill_items = std::make_unique<DeviceArray<PrefillItem>>(items);
-  PagedPrefillArgs args;
-  args.q = device.q.data();
-  args.q_stride = q_stride();
-  args.out = device.out.data();
-  args.out_stride = out_stride();
-  args.num_heads = shape_.num_heads;
-  args.kv = Layer(device.pool.data());
-  args.block_tables = device.tables.data();
+  PagedPrefillArgs args = {ArgsOf(device)};
   args.items = device.prefill_items->data();
   args.num_items = static_cast<int32_t>(items.size());
-  args.scale = static_cast<float>(ScaleOf(shape_));
-  args.softcap = shape_.softcap;
-  args.sliding_window = shape_.sliding_window;
   return LaunchPagedPrefill(args, device.stream);
 }
 
-absl::StatusOr<std::vector<float>> AttentionUnderTest::TryRun(const WorkListOptions& options) {
+AttentionWorkList AttentionUnderTest::ListOf(const WorkListOptions& options) const {
   AttentionWorkList list(options);
-  list.Build(sequences_, shape_.sliding_window, shape_.num_heads / shape_.num_kv_heads);
+  list.Build(sequences_, shape_.sliding_window, shape_.num_heads / shape_.num_kv_heads,
+             {{tables_.data()}, shape_.block_size});
+  return list;
+}
+
+absl::StatusOr<std::vector<float>> AttentionUnderTest::TryRun(const WorkListOptions& options) {
+  const AttentionWorkList list = ListOf(options);
   Device device(*this);
   absl::Status status;
   if (!list.decode_items().empty())
-    status = LaunchDecode(device, list.decode_items(), list.runs(), list.num_partials());
+    status = LaunchDecode(device, list.decode_items(), list.runs(), list.shared_rows(),
+                          list.num_partials());
   if (status.ok() && !list.prefill_items().empty())
     status = LaunchPrefill(device, list.prefill_items());
   return Finish(device, status);
@@ -265,20 +253,19 @@ std::vector<float> AttentionUnderTest::RunDecodes(const std::vector<DecodeItem>&
                                                   const std::vector<int32_t>& runs,
                                                   int32_t num_partials) {
   Device device(*this);
-  const auto rows = Finish(device, LaunchDecode(device, items, runs, num_partials));
+  const auto rows = Finish(device, LaunchDecode(device, items, runs, {}, num_partials));
   EXPECT_TRUE(rows.ok()) << rows.status();
   return rows.ok() ? *rows : std::vector<float>(NumValues(), NAN);
 }
 
 absl::StatusOr<std::vector<float>> AttentionUnderTest::Finish(const Device& device,
                                                               const absl::Status& status) const {
-  const cudaError_t error = cudaStreamSynchronize(device.stream);
+  const std::string error = device.stream.Synchronize();
   OCTAVO_RETURN_IF_ERROR(status);
-  if (error != cudaSuccess)
-    return absl::InternalError(absl::StrCat("launch: ", cudaGetErrorString(error)));
+  if (!error.empty()) return absl::InternalError(absl::StrCat("launch: ", error));
   const auto cols = static_cast<std::ptrdiff_t>(shape_.num_heads * shape_.head_dim);
   std::vector<float> rows;
-  const std::vector<float> out = device.out.Read();
+  const std::vector<float> out = device.out.Get();
   for (std::ptrdiff_t r = 0; r < num_rows_; ++r) {
     const auto begin = out.begin() + r * out_stride();
     rows.insert(rows.end(), begin, begin + cols);
@@ -287,7 +274,7 @@ absl::StatusOr<std::vector<float>> AttentionUnderTest::Finish(const Device& devi
       return absl::InternalError(absl::StrCat("written beside row ", r));
   }
   if (device.arrivals == nullptr) return rows;
-  for (const uint32_t arrived : device.arrivals->Read())
+  for (const uint32_t arrived : device.arrivals->Get())
     if (arrived != 0) return absl::InternalError(absl::StrCat(arrived, " arrivals are left"));
   return rows;
 }
@@ -327,12 +314,25 @@ double AttentionUnderTest::WorstError(const std::vector<float>& out) const {
   return worst;
 }
 
+std::vector<SequenceChunk> DecodesOf(const std::vector<int32_t>& lengths) {
+  std::vector<SequenceChunk> chunks;
+  for (const int32_t length : lengths) chunks.push_back({length - 1, 1});
+  return chunks;
+}
+
 double Tolerance(DType dtype) { return dtype == DType::kBF16 ? 4e-3 : 6e-4; }
 
 std::string Describe(const PagedShape& shape) {
   return absl::StrCat(Info(shape.dtype).name, " heads ", shape.num_heads, "/", shape.num_kv_heads,
                       " dim ", shape.head_dim, " block ", shape.block_size, " window ",
                       shape.sliding_window, " softcap ", shape.softcap);
+}
+
+void ExpectNearReference(const PagedShape& shape, const std::vector<SequenceChunk>& chunks,
+                         const WorkListOptions& options) {
+  SCOPED_TRACE(Describe(shape));
+  AttentionUnderTest test(shape, chunks);
+  EXPECT_LE(test.WorstError(test.Run(options)), Tolerance(shape.dtype));
 }
 
 }  // namespace octavo::cuda

@@ -13,32 +13,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tests/conformance/attention_reference.h"
+#include "tests/emulation/device_array.h"
 #include "worker/cuda/kernels/paged_decode.h"
 #include "worker/cuda/kernels/paged_prefill.h"
 #include "worker/cuda/work_list.h"
 
 namespace octavo::cuda {
 
-// Memory of the device, and its contents read back.
-template <typename T>
-class DeviceArray {
- public:
-  explicit DeviceArray(const std::vector<T>& values);
-  ~DeviceArray();
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-  T* data() const { return data_; }
-  std::vector<T> Read() const;
-
- private:
-  T* data_ = nullptr;
-  size_t size_ = 0;
-};
-
 // Rows of one sequence that are computed now.
 struct SequenceChunk {
   int32_t context = 0;  // position of the first
   int32_t rows = 1;
+  // The first `shared` tokens, whole blocks, are those of an earlier sequence: the same blocks.
+  int32_t like = -1;
+  int32_t shared = 0;
 };
 
 // The cache and the queries of some sequences.
@@ -66,6 +54,8 @@ class AttentionUnderTest {
   double WorstError(const std::vector<float>& out) const;
 
   const std::vector<SequenceRows>& sequences() const { return sequences_; }
+  // What Run builds.
+  AttentionWorkList ListOf(const WorkListOptions& options) const;
   TokenRows& tokens(size_t sequence) { return tokens_[sequence]; }
   // Writes changed tokens into the pool and the queries.
   void Upload();
@@ -75,11 +65,13 @@ class AttentionUnderTest {
  private:
   struct Device;
   absl::Status LaunchDecode(Device& device, const std::vector<DecodeItem>& items,
-                            const std::vector<int32_t>& runs, int32_t num_partials);
+                            const std::vector<int32_t>& runs,
+                            const std::vector<SharedRow>& shared_rows, int32_t num_partials);
   absl::Status LaunchPrefill(Device& device, const std::vector<PrefillItem>& items);
   absl::StatusOr<std::vector<float>> Finish(const Device& device, const absl::Status& status) const;
   void WriteToken(size_t sequence, int32_t position, std::vector<std::byte>& pool) const;
   PagedKv Layer(std::byte* pool) const;
+  PagedAttentionArgs ArgsOf(const Device& device) const;
   size_t NumValues() const {
     return static_cast<size_t>(num_rows_ * shape_.num_heads * shape_.head_dim);
   }
@@ -97,11 +89,21 @@ class AttentionUnderTest {
   std::vector<float> q_;
 };
 
+// Single rows at the ends of sequences of these lengths.
+std::vector<SequenceChunk> DecodesOf(const std::vector<int32_t>& lengths);
+
 // What the error of a cache's type may be: p is rounded to bf16 (2^-9) or fp16 (2^-12) before it
 // meets V, and sums are fp32. An average over the positions keeps about a rounding's size.
 double Tolerance(DType dtype);
 
 std::string Describe(const PagedShape& shape);
+
+// The worst error is within the tolerance.
+void ExpectNearReference(const PagedShape& shape, const std::vector<SequenceChunk>& chunks,
+                         const WorkListOptions& options);
+
+inline constexpr DType kCacheTypes[] = {DType::kBF16, DType::kF16, DType::kI8, DType::kF8E4M3,
+                                        DType::kF8E5M2};
 
 }  // namespace octavo::cuda
 

@@ -12,18 +12,8 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kBF16, DType::kF16, DType::kI8, DType::kF8E4M3, DType::kF8E5M2};
-
-std::vector<SequenceChunk> Decodes(const std::vector<int32_t>& lengths) {
-  std::vector<SequenceChunk> chunks;
-  for (const int32_t length : lengths) chunks.push_back({length - 1, 1});
-  return chunks;
-}
-
 void ExpectNear(const PagedShape& shape, const std::vector<int32_t>& lengths, int32_t num_parts) {
-  SCOPED_TRACE(Describe(shape));
-  AttentionUnderTest test(shape, Decodes(lengths));
-  EXPECT_LE(test.WorstError(test.Run({num_parts, 0})), Tolerance(shape.dtype));
+  ExpectNearReference(shape, DecodesOf(lengths), {num_parts, 0});
 }
 
 TEST(PagedDecode, MatchesTheReferenceAtEdgeContexts) {
@@ -40,7 +30,7 @@ TEST(PagedDecode, MatchesTheReferenceAtEdgeContexts) {
 }
 
 TEST(PagedDecode, MatchesTheReferenceForEveryDtypeAndHeadDim) {
-  for (const DType dtype : kDTypes)
+  for (const DType dtype : kCacheTypes)
     for (const int32_t head_dim : {64, 80, 96, 128, 256}) {
       PagedShape shape;
       shape.dtype = dtype;
@@ -109,10 +99,10 @@ TEST(PagedDecode, FixedSplitsGiveARowTheSameBitsInEveryBatch) {
   for (const DType dtype : {DType::kBF16, DType::kF8E4M3}) {
     PagedShape shape;
     shape.dtype = dtype;
-    AttentionUnderTest alone(shape, Decodes({290}));
+    AttentionUnderTest alone(shape, DecodesOf({290}));
     const std::vector<float> row = alone.Run({1, 128});
     EXPECT_LE(alone.WorstError(row), Tolerance(dtype));
-    AttentionUnderTest batch(shape, Decodes({290, 17, 260, 128}));
+    AttentionUnderTest batch(shape, DecodesOf({290, 17, 260, 128}));
     const std::vector<float> rows = batch.Run({5, 128});
     EXPECT_TRUE(std::equal(row.begin(), row.end(), rows.begin()));
     EXPECT_LE(batch.WorstError(rows), Tolerance(dtype));
@@ -121,7 +111,7 @@ TEST(PagedDecode, FixedSplitsGiveARowTheSameBitsInEveryBatch) {
 
 TEST(PagedDecode, RowsThatSeeNothingAreZeroAndOthersUntouched) {
   PagedShape shape;
-  AttentionUnderTest test(shape, Decodes({20, 20, 20}));
+  AttentionUnderTest test(shape, DecodesOf({20, 20, 20}));
   DecodeItem empty;
   empty.row = 1;
   DecodeItem seen;
@@ -140,7 +130,7 @@ TEST(PagedDecode, RowsThatSeeNothingAreZeroAndOthersUntouched) {
 
 TEST(PagedDecode, RowsWhoseScoresAreAllMinusInfinityAreZero) {
   PagedShape shape;
-  AttentionUnderTest test(shape, Decodes({300, 300}));
+  AttentionUnderTest test(shape, DecodesOf({300, 300}));
   // The second sequence's products are -1e60.
   std::fill(test.tokens(1).q.begin(), test.tokens(1).q.end(), 1e30f);
   std::fill(test.tokens(1).k.begin(), test.tokens(1).k.end(), -1e30f);
@@ -154,7 +144,7 @@ TEST(PagedDecode, RowsWhoseScoresAreAllMinusInfinityAreZero) {
 
 TEST(PagedDecode, AddressesBlocksBeyondFourGiB) {
   PagedShape shape;
-  AttentionUnderTest test(shape, Decodes({70}));
+  AttentionUnderTest test(shape, DecodesOf({70}));
   test.SetFirstBlock(1 << 20);  // of 8 KiB
   EXPECT_LE(test.WorstError(test.Run({2, 0})), Tolerance(shape.dtype));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/emulation/child_process.h"
@@ -40,6 +41,26 @@ TEST(PlantedAttention, DecodeDefectsAreNoticed) {
         "paged_decode.release", "paged_decode.acquire", "paged_decode.last_known",
         "paged_decode.item_done"})
     ExpectNoticed(test, {2, 0}, bug);
+}
+
+TEST(PlantedAttention, SharedDecodeDefectsAreNoticed) {
+  if (kBuild != "race") GTEST_SKIP() << "the race build sees all of them";
+  // 24 shared tiles in rings of 4: slots are used again; ten columns, in two of the warps.
+  PagedShape shape;
+  shape.num_heads = 1;
+  std::vector<SequenceChunk> chunks = {{384, 1}};
+  for (int i = 0; i < 9; ++i) chunks.push_back({384, 1, 0, 384});
+  WorkListOptions options = {2, 0};
+  options.shared_rows = 32;
+  options.least_sharing_gain = 0;
+  AttentionUnderTest test(shape, chunks);
+  ASSERT_EQ(test.ListOf(options).shared_rows().size(), chunks.size());
+  ASSERT_EQ(Complaint(test, options), "");
+  for (const char* bug :
+       {"paged_decode.wait", "paged_decode.shared_tiles_arrived", "paged_decode.shared_slots_free",
+        "paged_decode.partials_written", "paged_decode.release", "paged_decode.acquire",
+        "paged_decode.last_known", "paged_decode.item_done"})
+    ExpectNoticed(test, options, bug);
 }
 
 TEST(PlantedAttention, PrefillDefectsAreNoticed) {

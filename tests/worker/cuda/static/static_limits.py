@@ -43,7 +43,7 @@ def decode(dtype, head_dim, head_tiles):
     heads = 8 * head_tiles
     ring = max(warps * stages * tile, warps * heads * (head_dim + 4) * 4)
     return Limits(rf"^PagedDecodeKernel<{dtype}, {head_dim}, {head_tiles}>", threads=32 * warps,
-                  shared_bytes=ring + warps * heads * 8 + 16, in_flight_bytes=warps * (stages - 1) * tile,
+                  shared_bytes=ring + warps * heads * 12, in_flight_bytes=warps * (stages - 1) * tile,
                   min_in_flight_bytes=PLANNED_IN_FLIGHT, max_registers=168, max_local=2,
                   min_counts={"mma": head_dim // 8 * head_tiles, "cp.async": 1,
                               "ldmatrix": head_dim // 8 * ELEMENT_BYTES[dtype] // 2})
@@ -68,7 +68,7 @@ def rows(pattern, threads, bytes_per_thread, **other):
 
 
 LIMITS = [
-    *(decode(dtype, head_dim, head_tiles) for dtype in ("f16", "bf16", "e4m3", "e5m2")
+    *(decode(dtype, head_dim, head_tiles) for dtype in ELEMENT_BYTES
       for head_dim, head_tiles in ((64, 1), (64, 2), (80, 1), (96, 1), (128, 1), (128, 2), (256, 1))),
     rows(r"^RmsNormRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 1}),
     rows(r"^AddNormedRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 2}),

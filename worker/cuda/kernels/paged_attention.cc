@@ -1,4 +1,4 @@
-#include "worker/cuda/kernels/paged_shape_check.h"
+#include "worker/cuda/kernels/paged_attention.h"
 
 #include <cmath>
 
@@ -41,20 +41,20 @@ absl::Status CheckPagedShape(absl::string_view op, const PagedKv& kv, int32_t nu
   return absl::OkStatus();
 }
 
-absl::Status CheckPagedRows(absl::string_view op, const PagedKv& kv, int32_t num_heads,
-                            const AttentionRows& rows, const void* block_tables,
+absl::Status CheckPagedArgs(absl::string_view op, const PagedAttentionArgs& args,
                             const void* items) {
-  OCTAVO_RETURN_IF_ERROR(CheckPagedShape(op, kv, num_heads));
-  if (kv.data == nullptr || rows.q == nullptr || rows.out == nullptr || block_tables == nullptr ||
-      items == nullptr)
+  const PagedKv& kv = args.kv;
+  OCTAVO_RETURN_IF_ERROR(CheckPagedShape(op, kv, args.num_heads));
+  if (kv.data == nullptr || args.q == nullptr || args.out == nullptr ||
+      args.block_tables == nullptr || items == nullptr)
     return absl::InvalidArgumentError(
         absl::StrCat(op, ": cache, q, out, block tables or items are missing"));
-  const int64_t cols = int64_t{num_heads} * kv.head_dim;
-  if (rows.q_stride < cols || rows.q_stride % 2 != 0 || !IsAligned(rows.q, 8))
-    return Invalid(op, "the stride of q", rows.q_stride,
+  const int64_t cols = int64_t{args.num_heads} * kv.head_dim;
+  if (args.q_stride < cols || args.q_stride % 2 != 0 || !IsAligned(args.q, 8))
+    return Invalid(op, "the stride of q", args.q_stride,
                    absl::StrCat("it must be even and at least ", cols, ", and q 8-byte aligned"));
-  if (rows.out_stride < cols)
-    return Invalid(op, "the stride of out", rows.out_stride,
+  if (args.out_stride < cols)
+    return Invalid(op, "the stride of out", args.out_stride,
                    absl::StrCat("it must be at least ", cols));
   const int64_t scales = kv.dtype == DType::kI8 ? 2 : 0;
   const int64_t layer_bytes =
@@ -66,13 +66,13 @@ absl::Status CheckPagedRows(absl::string_view op, const PagedKv& kv, int32_t num
                                 ", and the cache 16-byte aligned"));
   if (!IsAligned(items, 16))
     return absl::InvalidArgumentError(absl::StrCat(op, ": items are not 16-byte aligned"));
-  if (!std::isfinite(rows.scale))
+  if (!std::isfinite(args.scale))
     return absl::InvalidArgumentError(absl::StrCat(op, ": scale is not finite"));
-  if (!std::isfinite(rows.softcap) || rows.softcap < 0)
+  if (!std::isfinite(args.softcap) || args.softcap < 0)
     return absl::InvalidArgumentError(
-        absl::StrCat(op, ": softcap is ", rows.softcap, "; it must be finite and at least 0"));
-  if (rows.sliding_window < 0)
-    return Invalid(op, "sliding_window", rows.sliding_window, "it must be at least 0");
+        absl::StrCat(op, ": softcap is ", args.softcap, "; it must be finite and at least 0"));
+  if (args.sliding_window < 0)
+    return Invalid(op, "sliding_window", args.sliding_window, "it must be at least 0");
   return absl::OkStatus();
 }
 
