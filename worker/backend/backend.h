@@ -92,6 +92,13 @@ class Backend {
 
   virtual absl::Status Embed(const EmbedParams& params) = 0;
   virtual absl::Status Linear(const LinearParams& params) = 0;
+  // What the two Linears would give, which is what a backend without a better way does.
+  virtual absl::Status FeedForward(const FeedForwardParams& params) {
+    const absl::Status status =
+        Linear({params.gate_up, params.norm, params.x, nullptr, params.gate, params.gated});
+    if (!status.ok()) return status;
+    return Linear({params.down, {}, params.gated, nullptr, params.epilogue, params.out});
+  }
   virtual absl::Status AddNormed(const AddNormedParams& params) = 0;
   virtual absl::Status Softcap(const SoftcapParams& params) = 0;
   virtual absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params) = 0;

@@ -99,11 +99,26 @@ struct LinearParams {
   Matrix out;  // [rows, out_features]
 };
 
+// A feed-forward layer: out (+)= gate(norm(x)) D^T + b, whose gate is that of Epilogue.
+struct FeedForwardParams {
+  const LinearWeight* gate_up = nullptr;
+  RmsNorm norm;  // applied to x first when its weight is set
+  Matrix x;      // [rows, hidden]
+  Epilogue gate = Epilogue::kSiluGate;
+  Matrix gated;  // [rows, intermediate]; scratch, holds anything afterwards
+  const LinearWeight* down = nullptr;
+  Epilogue epilogue = Epilogue::kAdd;  // or kStore
+  Matrix out;                          // [rows, hidden]
+};
+
 // out += norm(x): the residual of models that norm what a sublayer adds.
 struct AddNormedParams {
   Matrix x;      // [rows, cols]; may be overwritten
   RmsNorm norm;  // weight [cols]
   Matrix out;    // [rows, cols]
+  // When its weight is set, the next op is a Linear or FeedForward of `out` as it is then, all rows
+  // in order, with this norm: a backend may norm them while it has them.
+  RmsNorm next;
 };
 
 // x = cap tanh(x / cap): Gemma 2's soft limit on the output.

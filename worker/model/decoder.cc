@@ -161,7 +161,6 @@ absl::Status Decoder::Layer(int32_t layer, const StepBatch& batch, const KvPoolV
   const Matrix qkv = Rows(qkv_, batch.num_rows, QkvCols(config));
   const Matrix q = {qkv.data, qkv.rows, QueryCols(config), qkv.stride};
   const Matrix attended = Rows(attended_, batch.num_rows, QueryCols(config));
-  const Matrix gated = Rows(gated_, batch.num_rows, config.intermediate_size);
 
   OCTAVO_RETURN_IF_ERROR(backend_.Linear(
       {weights.qkv.get(), Norm(weights.attention_norm), hidden, nullptr, Epilogue::kStore, qkv}));
@@ -198,10 +197,29 @@ absl::Status Decoder::Layer(int32_t layer, const StepBatch& batch, const KvPoolV
   attention.layer = layer;
   OCTAVO_RETURN_IF_ERROR(backend_.PagedAttention(attention));
 
-  OCTAVO_RETURN_IF_ERROR(AddProduct(*weights.output, attended, weights.post_attention_norm));
-  OCTAVO_RETURN_IF_ERROR(backend_.Linear({weights.gate_up.get(), Norm(weights.ffn_norm), hidden,
-                                          nullptr, GateOf(config.activation), gated}));
-  return AddProduct(*weights.down, gated, weights.post_ffn_norm);
+  const Matrix added = config.post_norms ? Rows(added_, hidden.rows, hidden.cols) : hidden;
+  // Rank 0 brings what hidden was, the others only their products.
+  const Epilogue epilogue =
+      config.post_norms || model_.split.place.rank != 0 ? Epilogue::kStore : Epilogue::kAdd;
+  const RmsNorm ffn_norm = Norm(weights.ffn_norm);
+  OCTAVO_RETURN_IF_ERROR(
+      backend_.Linear({weights.output.get(), {}, attended, nullptr, epilogue, added}));
+  OCTAVO_RETURN_IF_ERROR(AddToHidden(added, weights.post_attention_norm, ffn_norm));
+
+  FeedForwardParams ffn;
+  ffn.gate_up = weights.gate_up.get();
+  ffn.norm = ffn_norm;
+  ffn.x = hidden;
+  ffn.gate = GateOf(config.activation);
+  ffn.gated = Rows(gated_, batch.num_rows, config.intermediate_size);
+  ffn.down = weights.down.get();
+  ffn.epilogue = epilogue;
+  ffn.out = added;
+  OCTAVO_RETURN_IF_ERROR(backend_.FeedForward(ffn));
+  RmsNorm next;
+  if (layer + 1 < config.num_layers)
+    next = Norm(model_.layers[static_cast<size_t>(layer) + 1].attention_norm);
+  return AddToHidden(added, weights.post_ffn_norm, next);
 }
 
 absl::Status Decoder::SumOverRanks(const Matrix& x) {
@@ -209,19 +227,12 @@ absl::Status Decoder::SumOverRanks(const Matrix& x) {
   return communicator_->AllReduceSum(x.data, x.rows * x.cols);
 }
 
-absl::Status Decoder::AddProduct(const LinearWeight& weight, const Matrix& x,
-                                 const Buffer& post_norm) {
-  const Matrix hidden = Rows(hidden_, x.rows, model_.config.hidden_size);
-  if (!model_.config.post_norms) {
-    // Rank 0 brings what hidden was, the others only their products.
-    const Epilogue epilogue = model_.split.place.rank == 0 ? Epilogue::kAdd : Epilogue::kStore;
-    OCTAVO_RETURN_IF_ERROR(backend_.Linear({&weight, {}, x, nullptr, epilogue, hidden}));
-    return SumOverRanks(hidden);
-  }
-  const Matrix added = Rows(added_, x.rows, model_.config.hidden_size);
-  OCTAVO_RETURN_IF_ERROR(backend_.Linear({&weight, {}, x, nullptr, Epilogue::kStore, added}));
+absl::Status Decoder::AddToHidden(const Matrix& added, const Buffer& post_norm,
+                                  const RmsNorm& next) {
   OCTAVO_RETURN_IF_ERROR(SumOverRanks(added));
-  return backend_.AddNormed({added, Norm(post_norm), hidden});
+  if (!model_.config.post_norms) return absl::OkStatus();
+  const Matrix hidden = Rows(hidden_, added.rows, added.cols);
+  return backend_.AddNormed({added, Norm(post_norm), hidden, next});
 }
 
 }  // namespace octavo

@@ -54,9 +54,10 @@ class Decoder {
   absl::Status Allocate();
   absl::StatusOr<RopeTable> MakeRope(const RopeConfig& rope, Buffer& cos_sin) const;
   absl::Status Layer(int32_t layer, const StepBatch& batch, const KvPoolView& pool);
-  // hidden += x W^T, summed over the ranks, which goes through `post_norm` first when the family
-  // has one.
-  absl::Status AddProduct(const LinearWeight& weight, const Matrix& x, const Buffer& post_norm);
+  // What a sublayer's last product has left in `added`, which is hidden itself unless the family
+  // has a `post_norm`, becomes part of hidden, summed over the ranks. `next` is the norm with which
+  // hidden is read next; its weight is missing where not all rows are.
+  absl::Status AddToHidden(const Matrix& added, const Buffer& post_norm, const RmsNorm& next);
   // x of every rank becomes their sum. REQUIRES: rows without gaps.
   absl::Status SumOverRanks(const Matrix& x);
   RmsNorm Norm(const Buffer& weight) const;

@@ -28,7 +28,8 @@ struct RmsNormArgs {
 // and pointers of 16 bytes; any other shape works too.
 absl::Status LaunchRmsNorm(const RmsNormArgs& args, cudaStream_t stream);
 
-// out += x / sqrt(mean(x^2) + eps) * weight, in fp32.
+// out += x / sqrt(mean(x^2) + eps) * weight, in fp32; then, of that row, what RmsNorm would give
+// with the next weight.
 struct AddNormedArgs {
   const float* x = nullptr;  // [rows, cols]
   int64_t x_stride = 0;
@@ -38,6 +39,10 @@ struct AddNormedArgs {
   int64_t out_stride = 0;
   int32_t rows = 0;
   int32_t cols = 0;
+  const float* next_weight = nullptr;  // [cols]; nullptr: nothing follows
+  float next_eps = 0;
+  uint16_t* next_out = nullptr;  // bf16, [rows, cols]
+  int64_t next_stride = 0;
 };
 
 absl::Status LaunchAddNormed(const AddNormedArgs& args, cudaStream_t stream);

@@ -28,6 +28,17 @@ std::string RunNorm() {
   return error.empty() ? kMissed : error;
 }
 
+std::string RunAddNormed() {
+  const DeviceStream stream;
+  const DeviceArray<float> x(NormalFloats(1000, 1, 1)), weight(NormalFloats(1000, 1, 2)),
+      sums(NormalFloats(1000, 1, 3));
+  const DeviceArray<uint16_t> next(size_t{1000});
+  AddNormedArgs args = {x.data(), 1000, weight.data(), 1e-5f, sums.data(), 1000,
+                        1,        1000, weight.data(), 1e-5f, next.data(), 1000};
+  const std::string error = Finish(stream, LaunchAddNormed(args, stream));
+  return error.empty() ? kMissed : error;
+}
+
 std::string RunRope() {
   const DeviceStream stream;
   const DeviceArray<float> qkv(NormalFloats(3 * 64, 1, 3)), norm(NormalFloats(64, 1, 4)),
@@ -86,6 +97,7 @@ struct Defect {
 
 const Defect kDefects[] = {
     {"warp.block_sum", RunNorm},
+    {"warp.block_sum", RunAddNormed},
     {"rope_kv_write.before_norm", RunRope},
     {"rope_kv_write.after_norm", RunRope},
     {"rope_kv_write.before_rotation", RunRope},
@@ -122,6 +134,7 @@ TEST(PlantedRowDefects, AreCaughtByTheRaceBuild) {
 
 TEST(PlantedRowDefects, AreWhatTheCasesOtherwiseMiss) {
   EXPECT_EQ(RunNorm(), kMissed);
+  EXPECT_EQ(RunAddNormed(), kMissed);
   EXPECT_EQ(RunRope(), kMissed);
   EXPECT_EQ(RunSampling(), kMissed);
 }

@@ -134,6 +134,47 @@ TEST(AddNormed, AddsTheNormedRow) {
   }
 }
 
+TEST(AddNormed, NormsTheSumForTheNextProduct) {
+  const DeviceStream stream;
+  for (const RowShape& shape : kShapes) {
+    const auto count = static_cast<size_t>(shape.rows * shape.stride);
+    const std::vector<float> x = NormalFloats(count, 3, 6), before = NormalFloats(count, 1, 7);
+    const std::vector<float> weight = NormalFloats(static_cast<size_t>(shape.cols), 1, 8),
+                             next = NormalFloats(static_cast<size_t>(shape.cols), 1, 9);
+    const DeviceArray<float> device_x(x), device_weight(weight), device_next(next), out(before),
+        alone(before);
+    const DeviceArray<uint16_t> next_out(count), next_alone(count);
+    AddNormedArgs args;
+    args.x = device_x.data();
+    args.x_stride = shape.stride;
+    args.weight = device_weight.data();
+    args.eps = kEps;
+    args.out = alone.data();
+    args.out_stride = shape.stride;
+    args.rows = shape.rows;
+    args.cols = shape.cols;
+    ASSERT_EQ(Finish(stream, LaunchAddNormed(args, stream)), "");
+    args.out = out.data();
+    args.next_weight = device_next.data();
+    args.next_eps = kEps;
+    args.next_out = next_out.data();
+    args.next_stride = shape.stride;
+    ASSERT_EQ(Finish(stream, LaunchAddNormed(args, stream)), "");
+    const std::vector<float> sums = out.Get();
+    ASSERT_EQ(sums, alone.Get());
+    const std::vector<uint16_t> normed = next_out.Get();
+    for (int32_t r = 0; r < shape.rows; ++r) {
+      const double scale = InverseRms(sums.data() + r * shape.stride, shape.cols);
+      for (int32_t c = 0; c < shape.cols; ++c) {
+        const auto at = static_cast<size_t>(r * shape.stride + c);
+        const double expected = double{sums[at]} * scale * double{next[static_cast<size_t>(c)]};
+        ASSERT_NEAR(FromBf16(normed[at]), expected, std::abs(expected) * kBf16Error + 1e-30)
+            << r << ", " << c;
+      }
+    }
+  }
+}
+
 double Activate(GateActivation activation, double x) {
   if (activation == GateActivation::kSilu) return x / (1 + std::exp(-x));
   return x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) / 2;
