@@ -11,6 +11,7 @@
 
 #include "tests/emulation/access_hooks.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/matmul_algorithms.h"
 
 namespace octavo::emulation {
 namespace {
@@ -142,6 +143,15 @@ void Run(const Operands& o) {
       Store(o.d_data, o.d.type, at(o.d, n, m), value);
     }
 }
+
+}  // namespace
+
+int& MatmulAlgorithms() {
+  static int count = 1;
+  return count;
+}
+
+namespace {
 
 Product* Of(cublasLtMatmulDesc_t product) { return reinterpret_cast<Product*>(product); }
 Layout* Of(cublasLtMatrixLayout_t layout) { return reinterpret_cast<Layout*>(layout); }
@@ -275,12 +285,14 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
   if (wanted < 1 || !octavo::emulation::Consistent(*Of(product), *Of(a), *Of(b), *Of(d)))
     return CUBLAS_STATUS_INVALID_VALUE;
   const size_t allowed = reinterpret_cast<Preference*>(preference)->workspace_bytes;
-  results[0] = {};
-  results[0].workspaceSize = std::min(allowed, octavo::emulation::kWorkspaceBytes);
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  results[0].wavesCount = 1;
-  memcpy(results[0].algo.data, &results[0].workspaceSize, sizeof(size_t));
-  *count = 1;
+  *count = std::min(wanted, octavo::emulation::MatmulAlgorithms());
+  for (int i = 0; i < *count; ++i) {
+    results[i] = {};
+    results[i].workspaceSize = std::min(allowed, octavo::emulation::kWorkspaceBytes << i);
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+    results[i].wavesCount = 1;
+    memcpy(results[i].algo.data, &results[i].workspaceSize, sizeof(size_t));
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -81,10 +81,14 @@ absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create() {
   auto gemm = absl::WrapUnique(new Gemm());
   OCTAVO_RETURN_IF_ERROR(ToStatus(cublasLtCreate(&gemm->handle_), "cublasLtCreate"));
   OCTAVO_ASSIGN_OR_RETURN(gemm->workspace_, AllocateDevice(kWorkspaceBytes));
+  for (cudaEvent_t* event : {&gemm->begin_, &gemm->end_})
+    OCTAVO_RETURN_IF_ERROR(ToStatus(cudaEventCreate(event), "cudaEventCreate"));
   return gemm;
 }
 
 Gemm::~Gemm() {
+  for (cudaEvent_t event : {begin_, end_})
+    if (event != nullptr) cudaEventDestroy(event);
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
@@ -105,21 +109,43 @@ absl::Status Gemm::Run(const GemmArgs& args, cudaStream_t stream) {
   auto found = plans_.find(shape);
   if (found == plans_.end()) {
     if (plans_.size() >= kMaxPlans) plans_.clear();
-    OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(shape, args.bias));
+    OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(shape, args, stream));
     found = plans_.emplace(shape, std::move(plan)).first;
   }
   const Plan& plan = *found->second;
+  return Multiply(args, plan, plan.algorithm, args.out, stream);
+}
+
+absl::Status Gemm::Multiply(const GemmArgs& args, const Plan& plan,
+                            const cublasLtMatmulAlgo_t& algorithm, float* out,
+                            cudaStream_t stream) {
   if (args.bias != nullptr)
     OCTAVO_RETURN_IF_ERROR(Set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias));
   const float alpha = 1.0f, beta = args.add ? 1.0f : 0.0f;
   return ToStatus(cublasLtMatmul(handle_, plan.product, &alpha, args.weight, plan.weight, args.x,
-                                 plan.x, &beta, args.out, plan.out, args.out, plan.out,
-                                 &plan.algorithm, workspace_.data(), workspace_.bytes(), stream),
+                                 plan.x, &beta, out, plan.out, out, plan.out, &algorithm,
+                                 workspace_.data(), workspace_.bytes(), stream),
                   "cublasLtMatmul");
 }
 
-absl::StatusOr<std::unique_ptr<Gemm::Plan>> Gemm::MakePlan(const Shape& shape,
-                                                           const float* bias) const {
+absl::StatusOr<float> Gemm::Time(const GemmArgs& args, const Plan& plan,
+                                 const cublasLtMatmulAlgo_t& algorithm, float* scratch,
+                                 cudaStream_t stream) {
+  constexpr int kRepeats = 5;
+  OCTAVO_RETURN_IF_ERROR(Multiply(args, plan, algorithm, scratch, stream));  // loads the kernel
+  OCTAVO_RETURN_IF_ERROR(ToStatus(cudaEventRecord(begin_, stream), "cudaEventRecord"));
+  for (int i = 0; i < kRepeats; ++i)
+    OCTAVO_RETURN_IF_ERROR(Multiply(args, plan, algorithm, scratch, stream));
+  OCTAVO_RETURN_IF_ERROR(ToStatus(cudaEventRecord(end_, stream), "cudaEventRecord"));
+  OCTAVO_RETURN_IF_ERROR(ToStatus(cudaEventSynchronize(end_), "cudaEventSynchronize"));
+  float milliseconds = 0;
+  OCTAVO_RETURN_IF_ERROR(
+      ToStatus(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime"));
+  return milliseconds / kRepeats;
+}
+
+absl::StatusOr<std::unique_ptr<Gemm::Plan>> Gemm::MakePlan(const Shape& shape, const GemmArgs& args,
+                                                           cudaStream_t stream) {
   auto plan = std::make_unique<Plan>();
   OCTAVO_RETURN_IF_ERROR(
       ToStatus(cublasLtMatmulDescCreate(&plan->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -129,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Gemm::Plan>> Gemm::MakePlan(const Shape& shape,
   if (shape.bias) {
     const int32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     OCTAVO_RETURN_IF_ERROR(Set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
-    OCTAVO_RETURN_IF_ERROR(Set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+    OCTAVO_RETURN_IF_ERROR(Set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias));
   }
   OCTAVO_RETURN_IF_ERROR(MakeLayout(CUDA_R_16BF, shape.in_features, shape.out_features,
                                     shape.weight_stride, &plan->weight));
@@ -137,11 +163,12 @@ absl::StatusOr<std::unique_ptr<Gemm::Plan>> Gemm::MakePlan(const Shape& shape,
       MakeLayout(CUDA_R_16BF, shape.in_features, shape.rows, shape.x_stride, &plan->x));
   OCTAVO_RETURN_IF_ERROR(
       MakeLayout(CUDA_R_32F, shape.out_features, shape.rows, shape.out_stride, &plan->out));
-  OCTAVO_RETURN_IF_ERROR(ChooseAlgorithm(shape, *plan));
+  OCTAVO_RETURN_IF_ERROR(ChooseAlgorithm(shape, args, stream, *plan));
   return plan;
 }
 
-absl::Status Gemm::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
+absl::Status Gemm::ChooseAlgorithm(const Shape& shape, const GemmArgs& args, cudaStream_t stream,
+                                   Plan& plan) {
   cublasLtMatmulPreference_t preference = nullptr;
   OCTAVO_RETURN_IF_ERROR(
       ToStatus(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate"));
@@ -157,17 +184,35 @@ absl::Status Gemm::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
       Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.out_alignment));
   OCTAVO_RETURN_IF_ERROR(
       Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.out_alignment));
-  cublasLtMatmulHeuristicResult_t best = {};
+  cublasLtMatmulHeuristicResult_t candidates[kCandidates] = {};
   int found = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_, plan.product, plan.weight, plan.x, plan.out, plan.out,
-                                     preference, /*requestedAlgoCount=*/1, &best, &found);
+                                     preference, kCandidates, candidates, &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
     return absl::UnimplementedError(
         absl::StrCat("gemm: cuBLASLt has no algorithm for ", shape.rows, " x ", shape.in_features,
                      " times ", shape.in_features, " x ", shape.out_features, " in bf16"));
   OCTAVO_RETURN_IF_ERROR(ToStatus(status, "cublasLtMatmulAlgoGetHeuristic"));
-  plan.algorithm = best.algo;
+  plan.algorithm = candidates[0].algo;
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  OCTAVO_RETURN_IF_ERROR(
+      ToStatus(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing"));
+  if (found == 1 || shape.rows > kMaxTimedRows || capture != cudaStreamCaptureStatusNone)
+    return absl::OkStatus();
+  const absl::StatusOr<Buffer> scratch =
+      AllocateDevice(static_cast<size_t>(shape.rows * shape.out_stride) * sizeof(float));
+  if (!scratch.ok()) return absl::OkStatus();  // not a reason to fail
+  float best = 0;
+  for (int i = 0; i < found; ++i) {
+    if (candidates[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    OCTAVO_ASSIGN_OR_RETURN(const float time,
+                            Time(args, plan, candidates[i].algo, scratch->as<float>(), stream));
+    // Noise must not choose: sums have another order with another algorithm.
+    if (i > 0 && time > best * 0.95f) continue;
+    best = time;
+    plan.algorithm = candidates[i].algo;
+  }
   return absl::OkStatus();
 }
 

@@ -32,9 +32,14 @@ struct GemmArgs {
 
 // The algorithm of each shape is asked for once. Which one that is depends on the row count, so the
 // order of sums does too: unlike on the CPU backend, a row's bits depend on how many rows there
-// are. Owned and called by the thread that owns the stream.
+// are. For up to kMaxTimedRows rows, where cuBLASLt's guess is the weakest, its best kCandidates
+// are timed once, outside of recordings and where memory for their results is free; the first one
+// stays unless another is clearly faster.
+// Owned and called by the thread that owns the stream.
 class Gemm {
  public:
+  static constexpr int kCandidates = 8;
+  static constexpr int64_t kMaxTimedRows = 64;
   // Split sums of products with few rows are kept here; 32 MiB is what NVIDIA advises for Hopper.
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
@@ -72,11 +77,21 @@ class Gemm {
   };
 
   Gemm() = default;
-  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const Shape& shape, const float* bias) const;
-  absl::Status ChooseAlgorithm(const Shape& shape, Plan& plan) const;
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const Shape& shape, const GemmArgs& args,
+                                                 cudaStream_t stream);
+  absl::Status ChooseAlgorithm(const Shape& shape, const GemmArgs& args, cudaStream_t stream,
+                               Plan& plan);
+  // Milliseconds of one product into `scratch`.
+  absl::StatusOr<float> Time(const GemmArgs& args, const Plan& plan,
+                             const cublasLtMatmulAlgo_t& algorithm, float* scratch,
+                             cudaStream_t stream);
+  absl::Status Multiply(const GemmArgs& args, const Plan& plan,
+                        const cublasLtMatmulAlgo_t& algorithm, float* out, cudaStream_t stream);
 
   cublasLtHandle_t handle_ = nullptr;
   Buffer workspace_;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
   std::map<Shape, std::unique_ptr<Plan>> plans_;
 };
 

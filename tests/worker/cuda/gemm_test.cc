@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/emulation/device_array.h"
+#include "tests/emulation/matmul_algorithms.h"
 #include "tests/worker/cuda/bfloat16_testing.h"
 #include "worker/cuda/packed_weights.h"
 
@@ -94,6 +95,31 @@ TEST(Gemm, AsksForAnAlgorithmOncePerShape) {
   EXPECT_EQ((*gemm)->num_cached(), 1u);
   ExpectMatchesDoubles(**gemm, {3, 16, 8});
   EXPECT_EQ((*gemm)->num_cached(), 2u);
+}
+
+// What is timed goes elsewhere than to out, and not while a step is recorded.
+TEST(Gemm, TimesAlgorithmsWithoutTouchingItsOperands) {
+  emulation::MatmulAlgorithms() = 3;
+  const auto gemm = Gemm::Create();
+  ASSERT_TRUE(gemm.ok()) << gemm.status();
+  ExpectMatchesDoubles(**gemm, {3, 64, 17, /*add=*/true, /*bias=*/true});
+  ExpectMatchesDoubles(**gemm, {Gemm::kMaxTimedRows + 1, 16, 8, /*add=*/true});
+  const DeviceStream stream;
+  const DeviceArray<uint16_t> x(std::vector<uint16_t>(64, 0x3f80));
+  const DeviceArray<float> out(std::vector<float>(64, 1));
+  GemmArgs args;
+  args.x = args.weight = x.data();
+  args.out = out.data();
+  args.x_stride = args.weight_stride = args.out_stride = 8;
+  args.rows = args.in_features = args.out_features = 8;
+  args.add = true;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  const absl::Status recorded = (*gemm)->Run(args, stream);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  EXPECT_TRUE(recorded.ok()) << recorded;
+  emulation::MatmulAlgorithms() = 1;
 }
 
 TEST(Gemm, RefusesShapesThatContradictTheirStrides) {
