@@ -57,17 +57,16 @@ absl::Status CudaBackend::Open() {
     return absl::FailedPreconditionError(absl::StrCat("CUDA device ", device_,
                                                       " has compute capability ", major, ".", minor,
                                                       "; the kernels need 8.0"));
-  OCTAVO_ASSIGN_OR_RETURN(const int32_t multiprocessors,
-                          Attribute(cudaDevAttrMultiProcessorCount, device_));
+  OCTAVO_ASSIGN_OR_RETURN(multiprocessors_, Attribute(cudaDevAttrMultiProcessorCount, device_));
   OCTAVO_ASSIGN_OR_RETURN(const int32_t shared_bytes,
                           Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device_));
   name_ = absl::StrCat("cuda:", device_, " sm_", major, minor);
   OCTAVO_RETURN_IF_ERROR(compute_.Create());
   OCTAVO_RETURN_IF_ERROR(swap_.Create());
   OCTAVO_ASSIGN_OR_RETURN(staging_, Staging::Create(compute_.get()));
-  packer_ = std::make_unique<WeightPacker>(*staging_);
+  packer_ = std::make_unique<WeightPacker>(*staging_, quantized_weights_);
   OCTAVO_ASSIGN_OR_RETURN(gemm_, Gemm::Create());
-  attention_ = std::make_unique<CudaAttention>(multiprocessors, shared_bytes, deterministic_);
+  attention_ = std::make_unique<CudaAttention>(multiprocessors_, shared_bytes, deterministic_);
   for (OwnedEvent& end : step_ends_) OCTAVO_RETURN_IF_ERROR(end.Create());
   graphs_ = std::make_unique<GraphCache>(compute_.get());
   return absl::OkStatus();
@@ -141,6 +140,10 @@ absl::StatusOr<std::unique_ptr<LinearWeight>> CudaBackend::PackLinear(const Line
   OCTAVO_RETURN_IF_ERROR(UseDevice());
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<CudaLinear> weight, packer_->Linear(source));
   widest_input_ = std::max(widest_input_, weight->stride());
+  if (weight->quantized() != nullptr && quant_product_ == nullptr) {
+    OCTAVO_ASSIGN_OR_RETURN(quant_product_,
+                            QuantProduct::Create(*gemm_, multiprocessors_, compute_.get()));
+  }
   if (weight->gated()) widest_gated_ = std::max(widest_gated_, weight->out_features());
   return weight;
 }
@@ -157,7 +160,8 @@ absl::StatusOr<int64_t> CudaBackend::WorkspaceBytes(const LargestStep& limits) c
   const int64_t gated_rows = std::min<int64_t>(limits.max_rows, kGatedRows);
   return attention + sampler_.WorkspaceBytes(limits) +
          limits.max_rows * widest_input_ * int64_t{sizeof(uint16_t)} +
-         gated_rows * widest_gated_ * int64_t{sizeof(float)} +
+         gated_rows * (widest_gated_ * int64_t{sizeof(float)} +
+                       PaddedCols(widest_gated_ / 2) * int64_t{sizeof(uint16_t)}) +
          2 * limits.max_rows * int64_t{sizeof(int32_t)};
 }
 
@@ -173,6 +177,9 @@ absl::Status CudaBackend::Reserve(const LargestStep& limits) {
   OCTAVO_RETURN_IF_ERROR(Grow(rows_, rows * static_cast<size_t>(widest_input_) * sizeof(uint16_t)));
   OCTAVO_RETURN_IF_ERROR(
       Grow(gate_up_, gated_rows * static_cast<size_t>(widest_gated_) * sizeof(float)));
+  OCTAVO_RETURN_IF_ERROR(
+      Grow(gated_rows_,
+           gated_rows * static_cast<size_t>(PaddedCols(widest_gated_ / 2)) * sizeof(uint16_t)));
   OCTAVO_RETURN_IF_ERROR(Grow(row_ids_, rows * sizeof(int32_t)));
   OCTAVO_RETURN_IF_ERROR(Grow(other_row_ids_, rows * sizeof(int32_t)));
   reserved_bytes_ = bytes;
@@ -183,6 +190,7 @@ absl::StatusOr<bool> CudaBackend::BeginStep(const StepBatch& batch,
                                             const std::vector<int32_t>& row_ids) {
   OCTAVO_RETURN_IF_ERROR(UseDevice());
   graphs_->Abandon();
+  normed_ = {};
   OCTAVO_RETURN_IF_ERROR(attention_->BeginStep(batch, *staging_));
   const size_t bytes = row_ids.size() * sizeof(int32_t);
   if (bytes > row_ids_.bytes())

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/executor.h"
@@ -20,6 +21,7 @@
 #include "worker/cuda/gemm.h"
 #include "worker/cuda/graph_cache.h"
 #include "worker/cuda/packed_weights.h"
+#include "worker/cuda/quant_product.h"
 #include "worker/cuda/staging.h"
 
 namespace octavo::cuda {
@@ -28,6 +30,8 @@ struct CudaBackendOptions {
   int32_t device = 0;
   bool graphs = true;          // record and replay the steps that only decode
   bool deterministic = false;  // attention of a row does not depend on its batch
+  // Weights that are stored in 4 or 8 bits stay so on the card; else they are bf16 there.
+  bool quantized_weights = false;
 };
 
 // A CUDA stream, destroyed with its owner.
@@ -73,7 +77,10 @@ class CudaBackend : public Backend {
 
   std::string device_name() const override { return name_; }
   std::string numeric_path() const override {
-    return deterministic_ ? "cuda/bf16/deterministic" : "cuda/bf16";
+    std::string path = "cuda/bf16";
+    if (quantized_weights_) path += "/stored";
+    if (deterministic_) path += "/deterministic";
+    return path;
   }
   absl::StatusOr<DeviceMemory> Memory() const override;
 
@@ -97,6 +104,8 @@ class CudaBackend : public Backend {
 
   absl::Status Embed(const EmbedParams& params) override;
   absl::Status Linear(const LinearParams& params) override;
+  // The gate goes to the second product in bf16 and never to params.gated.
+  absl::Status FeedForward(const FeedForwardParams& params) override;
   absl::Status AddNormed(const AddNormedParams& params) override;
   absl::Status Softcap(const SoftcapParams& params) override;
   absl::Status RopeAndWriteKv(const RopeAndWriteKvParams& params) override;
@@ -121,18 +130,38 @@ class CudaBackend : public Backend {
   explicit CudaBackend(const CudaBackendOptions& options)
       : device_(options.device),
         use_graphs_(options.graphs),
-        deterministic_(options.deterministic) {}
+        deterministic_(options.deterministic),
+        quantized_weights_(options.quantized_weights) {}
   absl::Status Open();
   // Makes the card the calling thread's.
   absl::Status UseDevice() const;
   // The device copy of rows that a product gathers.
   absl::StatusOr<const int32_t*> RowIds(const int32_t* host, int64_t count, int64_t rows);
-  absl::Status GatedLinear(const CudaLinear& weight, const LinearParams& params,
-                           const int32_t* row_ids);
+
+  // The rows that enter a product.
+  struct Input {
+    Matrix x;
+    RmsNorm norm;
+    const int32_t* row_ids = nullptr;  // device
+    int64_t stride = 0;                // of their bf16 copies in rows_
+    bool ready = false;                // AddNormed has left them there
+  };
+  // Makes room for them.
+  absl::StatusOr<Input> InputOf(const LinearParams& params);
+  // Rows [first, first + rows) of the input, normed and rounded, in their place in rows_.
+  absl::StatusOr<const uint16_t*> RoundRows(const Input& input, int64_t first, int64_t rows);
+  // out (+)= x W^T + b, of bf16 rows of weight.stride().
+  absl::Status Multiply(const CudaLinear& weight, const uint16_t* x, const Matrix& out, bool add);
+  // Calls `use` with {gate, up} of the input's rows from `first` on, kGatedRows at a time.
+  absl::Status ForGatedRows(
+      const CudaLinear& weight, const Input& input, int64_t rows,
+      absl::FunctionRef<absl::Status(int64_t first, const Matrix& gate_up)> use);
 
   const int32_t device_;
   const bool use_graphs_;
   const bool deterministic_;
+  const bool quantized_weights_;
+  int32_t multiprocessors_ = 0;
   std::string name_;
   OwnedStream compute_;
   OwnedStream swap_;
@@ -144,6 +173,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<WeightPacker> packer_;
   std::unique_ptr<Gemm> gemm_;
+  std::unique_ptr<QuantProduct> quant_product_;  // once a weight needs it
   std::unique_ptr<CudaAttention> attention_;
   CudaSampler sampler_;
   std::unique_ptr<GraphCache> graphs_;
@@ -151,8 +181,15 @@ class CudaBackend : public Backend {
   int64_t widest_input_ = 0;  // of the weights packed, padded
   int64_t widest_gated_ = 0;  // rows of a gated weight
   int64_t reserved_bytes_ = 0;
-  Buffer rows_;     // bf16, [max_rows, widest_input_]: what enters a product
-  Buffer gate_up_;  // [kGatedRows, widest_gated_]
+  Buffer rows_;        // bf16, [max_rows, widest_input_]: what enters a product
+  Buffer gate_up_;     // [kGatedRows, widest_gated_]
+  Buffer gated_rows_;  // bf16, [kGatedRows, widest_gated_ / 2, padded]
+  // What AddNormed has left in rows_: these rows under this norm.
+  struct NormedRows {
+    Matrix rows;
+    RmsNorm norm;
+  };
+  NormedRows normed_;
   Buffer copies_;   // BlockCopy, [*]
   Buffer row_ids_;  // of the step
   Buffer other_row_ids_;

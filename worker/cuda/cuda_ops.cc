@@ -7,68 +7,11 @@
 #include "worker/cuda/device_memory.h"
 #include "worker/cuda/kernels/block_copy.h"
 #include "worker/cuda/kernels/embedding.h"
-#include "worker/cuda/kernels/gate.h"
 #include "worker/cuda/kernels/norm.h"
 #include "worker/cuda/kernels/pointwise.h"
 #include "worker/cuda/kernels/rope_kv_write.h"
 
 namespace octavo::cuda {
-namespace {
-
-bool IsGate(Epilogue epilogue) {
-  return epilogue == Epilogue::kSiluGate || epilogue == Epilogue::kGeluGate;
-}
-
-absl::Status CheckLinear(const CudaLinear& weight, const LinearParams& params) {
-  const bool gate = IsGate(params.epilogue);
-  if (gate != weight.gated())
-    return absl::InvalidArgumentError(absl::StrCat("a ", weight.gated() ? "gated" : "plain",
-                                                   " linear weight was used with ",
-                                                   gate ? "a gate" : "no gate", " epilogue"));
-  if (params.x.cols != weight.in_features())
-    return absl::InvalidArgumentError(absl::StrCat(
-        "linear input has ", params.x.cols, " columns; the weight takes ", weight.in_features()));
-  const int64_t out_cols = weight.out_features() / (gate ? 2 : 1);
-  if (params.out.cols != out_cols)
-    return absl::InvalidArgumentError(absl::StrCat("linear output has ", params.out.cols,
-                                                   " columns; the weight gives ", out_cols));
-  if (params.row_ids == nullptr && params.out.rows > params.x.rows)
-    return absl::InvalidArgumentError(
-        absl::StrCat("linear output has ", params.out.rows, " rows, the input ", params.x.rows));
-  return absl::OkStatus();
-}
-
-// Rows [first, first + rows) of the input, normed and rounded into `out`.
-absl::Status RoundRows(const LinearParams& params, const int32_t* row_ids, int64_t first,
-                       int64_t rows, uint16_t* out, int64_t out_stride, cudaStream_t stream) {
-  RmsNormArgs args;
-  args.x = row_ids != nullptr ? params.x.data : params.x.row(first);
-  args.x_stride = params.x.stride;
-  args.row_ids = row_ids != nullptr ? row_ids + first : nullptr;
-  args.weight = params.norm.weight;
-  args.eps = params.norm.eps;
-  args.out = out;
-  args.out_stride = out_stride;
-  args.rows = static_cast<int32_t>(rows);
-  args.cols = static_cast<int32_t>(params.x.cols);
-  return LaunchRmsNorm(args, stream);
-}
-
-GemmArgs ProductOf(const CudaLinear& weight, const uint16_t* x, int64_t rows) {
-  GemmArgs args;
-  args.x = x;
-  args.x_stride = weight.stride();
-  args.weight = weight.data();
-  args.weight_stride = weight.stride();
-  args.bias = weight.bias();
-  args.rows = rows;
-  args.in_features = weight.in_features();
-  args.out_features = weight.out_features();
-  return args;
-}
-
-}  // namespace
-
 absl::Status CudaBackend::Embed(const EmbedParams& params) {
   const auto* weight = dynamic_cast<const CudaEmbedding*>(params.weight);
   if (weight == nullptr)
@@ -93,68 +36,6 @@ absl::Status CudaBackend::Embed(const EmbedParams& params) {
   return LaunchEmbedding(args, compute_.get());
 }
 
-absl::StatusOr<const int32_t*> CudaBackend::RowIds(const int32_t* host, int64_t count,
-                                                   int64_t rows) {
-  if (host == nullptr) return nullptr;
-  for (int64_t i = 0; i < count; ++i)
-    if (host[i] < 0 || host[i] >= rows)
-      return absl::InvalidArgumentError(
-          absl::StrCat("linear row id ", host[i], " is not in 0..", rows - 1));
-  if (host == step_row_ids_ && static_cast<size_t>(count) == num_step_row_ids_)
-    return row_ids_.as<int32_t>();
-  const size_t bytes = static_cast<size_t>(count) * sizeof(int32_t);
-  OCTAVO_RETURN_IF_ERROR(Grow(other_row_ids_, bytes));
-  OCTAVO_RETURN_IF_ERROR(staging_->Copy(other_row_ids_.data(), host, bytes));
-  return other_row_ids_.as<int32_t>();
-}
-
-absl::Status CudaBackend::Linear(const LinearParams& params) {
-  const auto* weight = dynamic_cast<const CudaLinear*>(params.weight);
-  if (weight == nullptr)
-    return absl::InvalidArgumentError("linear: the weight is missing or another backend's");
-  OCTAVO_RETURN_IF_ERROR(CheckLinear(*weight, params));
-  if (params.out.rows == 0) return absl::OkStatus();
-  OCTAVO_ASSIGN_OR_RETURN(const int32_t* const row_ids,
-                          RowIds(params.row_ids, params.out.rows, params.x.rows));
-  OCTAVO_RETURN_IF_ERROR(
-      Grow(rows_, static_cast<size_t>(params.out.rows * weight->stride()) * sizeof(uint16_t)));
-  if (weight->gated()) return GatedLinear(*weight, params, row_ids);
-  OCTAVO_RETURN_IF_ERROR(RoundRows(params, row_ids, 0, params.out.rows, rows_.as<uint16_t>(),
-                                   weight->stride(), compute_.get()));
-  GemmArgs args = ProductOf(*weight, rows_.as<uint16_t>(), params.out.rows);
-  args.out = params.out.data;
-  args.out_stride = params.out.stride;
-  args.add = params.epilogue == Epilogue::kAdd;
-  return gemm_->Run(args, compute_.get());
-}
-
-absl::Status CudaBackend::GatedLinear(const CudaLinear& weight, const LinearParams& params,
-                                      const int32_t* row_ids) {
-  const int64_t most = std::min(params.out.rows, kGatedRows);
-  OCTAVO_RETURN_IF_ERROR(
-      Grow(gate_up_, static_cast<size_t>(most * weight.out_features()) * sizeof(float)));
-  for (int64_t first = 0; first < params.out.rows; first += most) {
-    const int64_t rows = std::min(most, params.out.rows - first);
-    OCTAVO_RETURN_IF_ERROR(RoundRows(params, row_ids, first, rows, rows_.as<uint16_t>(),
-                                     weight.stride(), compute_.get()));
-    GemmArgs product = ProductOf(weight, rows_.as<uint16_t>(), rows);
-    product.out = gate_up_.as<float>();
-    product.out_stride = weight.out_features();
-    OCTAVO_RETURN_IF_ERROR(gemm_->Run(product, compute_.get()));
-    GateArgs gate;
-    gate.gate_up = gate_up_.as<float>();
-    gate.gate_up_stride = weight.out_features();
-    gate.activation =
-        params.epilogue == Epilogue::kSiluGate ? GateActivation::kSilu : GateActivation::kGeluTanh;
-    gate.out = params.out.row(first);
-    gate.out_stride = params.out.stride;
-    gate.rows = static_cast<int32_t>(rows);
-    gate.cols = static_cast<int32_t>(params.out.cols);
-    OCTAVO_RETURN_IF_ERROR(LaunchGate(gate, compute_.get()));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CudaBackend::AddNormed(const AddNormedParams& params) {
   if (params.x.rows != params.out.rows || params.x.cols != params.out.cols)
     return absl::InvalidArgumentError(absl::StrCat("norm input is ", params.x.rows, " x ",
@@ -169,6 +50,16 @@ absl::Status CudaBackend::AddNormed(const AddNormedParams& params) {
   args.out_stride = params.out.stride;
   args.rows = static_cast<int32_t>(params.x.rows);
   args.cols = static_cast<int32_t>(params.x.cols);
+  normed_ = {};
+  if (params.next.weight != nullptr) {
+    args.next_weight = params.next.weight;
+    args.next_eps = params.next.eps;
+    args.next_stride = PaddedCols(params.out.cols);
+    OCTAVO_RETURN_IF_ERROR(
+        Grow(rows_, static_cast<size_t>(params.out.rows * args.next_stride) * sizeof(uint16_t)));
+    args.next_out = rows_.as<uint16_t>();
+    normed_ = {params.out, params.next};
+  }
   return LaunchAddNormed(args, compute_.get());
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "common/checkpoint/dequantize.h"
 #include "common/status_macros.h"
 #include "worker/cuda/device_memory.h"
+#include "worker/cuda/quant_pack.h"
 
 namespace octavo::cuda {
 namespace {
@@ -85,23 +87,53 @@ absl::Status NamingTensor(const absl::Status& status, const LinearSource& source
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaLinear>> WeightPacker::Linear(const LinearSource& source) {
-  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(source));
+  OCTAVO_RETURN_IF_ERROR(CheckSource(source));
   Buffer bias;
   if (!source.bias.empty()) {
     const size_t bytes = source.bias.size() * sizeof(float);
     OCTAVO_ASSIGN_OR_RETURN(bias, AllocateDevice(bytes));
     OCTAVO_RETURN_IF_ERROR(staging_.Copy(bias.data(), source.bias.data(), bytes));
   }
+  const std::optional<QuantFormat> format =
+      keep_quantized_ ? QuantFormatOf(source.parts) : std::nullopt;
+  if (format.has_value()) {
+    OCTAVO_ASSIGN_OR_RETURN(QuantMatrix matrix, PackQuantized(source, *format));
+    return std::make_unique<CudaLinear>(std::move(matrix), std::move(bias), source.gated);
+  }
+  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(source));
   return std::make_unique<CudaLinear>(std::move(matrix), std::move(bias), source.gated);
 }
 
 absl::StatusOr<std::unique_ptr<CudaEmbedding>> WeightPacker::Embedding(const WeightView& source) {
-  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack({{source}, {}, false}));
+  const LinearSource rows = {{source}, {}, false};
+  OCTAVO_RETURN_IF_ERROR(CheckSource(rows));
+  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(rows));
   return std::make_unique<CudaEmbedding>(std::move(matrix));
 }
 
+absl::StatusOr<QuantMatrix> WeightPacker::PackQuantized(const LinearSource& source,
+                                                        QuantFormat format) {
+  QuantMatrix matrix;
+  matrix.format = format;
+  for (const WeightView& part : source.parts) matrix.rows += part.rows;
+  matrix.cols = source.parts.front().cols;
+  absl::StatusOr<Buffer> buffer =
+      AllocateDevice(static_cast<size_t>(QuantBytes(format, matrix.rows, matrix.cols)));
+  if (!buffer.ok()) return NamingTensor(buffer.status(), source);
+  matrix.units = *std::move(buffer);
+  const int64_t unit_bytes = QuantUnitBytes(format.bits, format.has_min);
+  const int64_t units = static_cast<int64_t>(matrix.units.bytes()) / unit_bytes;
+  const int64_t units_per_slot = static_cast<int64_t>(Staging::kSlotBytes) / unit_bytes;
+  for (int64_t first = 0; first < units; first += units_per_slot) {
+    const int64_t count = std::min(units_per_slot, units - first);
+    OCTAVO_RETURN_IF_ERROR(staging_.Send(
+        matrix.units.data() + first * unit_bytes, static_cast<size_t>(count * unit_bytes),
+        [&](std::byte* slot) { PackQuantUnits(source.parts, format, first, count, slot); }));
+  }
+  return matrix;
+}
+
 absl::StatusOr<std::shared_ptr<const DeviceMatrix>> WeightPacker::Pack(const LinearSource& source) {
-  OCTAVO_RETURN_IF_ERROR(CheckSource(source));
   const WeightView& first = source.parts.front();
   if (source.parts.size() == 1) {
     const std::shared_ptr<const DeviceMatrix> known = packed_[first.data].lock();

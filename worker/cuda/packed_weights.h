@@ -1,4 +1,5 @@
-// Weights on the device as the products read them: bf16, [out][in], rows padded to 16 bytes.
+// Weights on the device as the products read them: bf16, [out][in], rows padded to 16 bytes; or 4
+// and 8 bits with scales, as kernels/quant_layout.h has it.
 #ifndef OCTAVO_WORKER_CUDA_PACKED_WEIGHTS_H_
 #define OCTAVO_WORKER_CUDA_PACKED_WEIGHTS_H_
 
@@ -12,6 +13,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/buffer.h"
 #include "worker/backend/tensor_view.h"
+#include "worker/cuda/kernels/quant_layout.h"
 #include "worker/cuda/staging.h"
 
 namespace octavo::cuda {
@@ -28,22 +30,37 @@ struct DeviceMatrix {
   int64_t stride = 0;
 };
 
+// A matrix of 4 or 8 bits on the device.
+struct QuantMatrix {
+  Buffer units;
+  QuantFormat format;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
 class CudaLinear : public LinearWeight {
  public:
   CudaLinear(std::shared_ptr<const DeviceMatrix> matrix, Buffer bias, bool gated)
       : matrix_(std::move(matrix)), bias_(std::move(bias)), gated_(gated) {}
+  CudaLinear(QuantMatrix quantized, Buffer bias, bool gated)
+      : quantized_(std::move(quantized)), bias_(std::move(bias)), gated_(gated) {}
 
-  int64_t in_features() const override { return matrix_->cols; }
-  int64_t out_features() const override { return matrix_->rows; }
-  int64_t bytes() const override { return static_cast<int64_t>(matrix_->bf16.bytes()); }
+  int64_t in_features() const override { return matrix_ ? matrix_->cols : quantized_.cols; }
+  int64_t out_features() const override { return matrix_ ? matrix_->rows : quantized_.rows; }
+  int64_t bytes() const override {
+    return static_cast<int64_t>(matrix_ ? matrix_->bf16.bytes() : quantized_.units.bytes());
+  }
 
-  const uint16_t* data() const { return matrix_->bf16.as<uint16_t>(); }
-  int64_t stride() const { return matrix_->stride; }
-  const float* bias() const { return bias_.as<float>(); }  // [out_features]; nullptr: none
-  bool gated() const { return gated_; }                    // rows {gate, up}
+  // One of them is there.
+  const uint16_t* data() const { return matrix_ ? matrix_->bf16.as<uint16_t>() : nullptr; }
+  const QuantMatrix* quantized() const { return matrix_ ? nullptr : &quantized_; }
+  int64_t stride() const { return PaddedCols(in_features()); }  // of rows in bf16
+  const float* bias() const { return bias_.as<float>(); }       // [out_features]; nullptr: none
+  bool gated() const { return gated_; }                         // rows {gate, up}
 
  private:
   std::shared_ptr<const DeviceMatrix> matrix_;
+  QuantMatrix quantized_;  // without matrix_
   Buffer bias_;
   bool gated_;
 };
@@ -62,12 +79,14 @@ class CudaEmbedding : public EmbeddingWeight {
 };
 
 // Packs checkpoints. Every storage type of a weight goes through the plain dequantisation and is
-// rounded to the nearest bf16, ties to even, so bf16 checkpoints keep their bits. Owned and called
-// by the device thread.
+// rounded to the nearest bf16, ties to even, so bf16 checkpoints keep their bits; those of linear
+// layers in 4 or 8 bits stay so where that is wanted and QuantFormatOf has a format. Owned and
+// called by the device thread.
 class WeightPacker {
  public:
   // REQUIRES: `staging` outlives it.
-  explicit WeightPacker(Staging& staging) : staging_(staging) {}
+  WeightPacker(Staging& staging, bool keep_quantized)
+      : staging_(staging), keep_quantized_(keep_quantized) {}
 
   // INVALID_ARGUMENT naming the tensor for shapes that contradict each other, no data, or a dtype
   // that stores no weights; RESOURCE_EXHAUSTED naming it when it does not fit.
@@ -77,8 +96,10 @@ class WeightPacker {
  private:
   absl::StatusOr<std::shared_ptr<const DeviceMatrix>> Pack(const LinearSource& source);
   absl::Status Upload(const WeightView& part, DeviceMatrix& matrix, int64_t first_row);
+  absl::StatusOr<QuantMatrix> PackQuantized(const LinearSource& source, QuantFormat format);
 
   Staging& staging_;
+  const bool keep_quantized_;
   // Of layers made of one stored matrix, by where that is: tied weights are packed once.
   std::map<const std::byte*, std::weak_ptr<const DeviceMatrix>> packed_;
 };

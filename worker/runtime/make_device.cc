@@ -52,12 +52,20 @@ absl::StatusOr<std::optional<Isa>> ParseIsa(const std::string& isa) {
 }
 
 #if OCTAVO_CUDA
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions& options) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions& options,
+                                                        const Checkpoint& checkpoint) {
   if (options.dtype != "auto" && options.dtype != "bfloat16")
     return absl::InvalidArgumentError(
         absl::StrCat("--dtype is ", options.dtype, "; the cuda backend computes in bfloat16"));
   cuda::CudaBackendOptions cuda;
   cuda.device = options.index;
+  if (options.weight_format != "auto" && options.weight_format != "stored" &&
+      options.weight_format != "bf16")
+    return absl::InvalidArgumentError(absl::StrCat("--weight-format is ", options.weight_format,
+                                                   "; it must be auto, stored or bf16"));
+  cuda.quantized_weights =
+      options.weight_format == "stored" ||
+      (options.weight_format == "auto" && AutoKeepsQuantized(checkpoint.config()));
   cuda.deterministic = options.deterministic;
   if (!options.group_interface.empty()) {
 #if OCTAVO_NCCL
@@ -83,7 +91,7 @@ absl::StatusOr<std::unique_ptr<CommunicatorOffer>> OfferForCard(
 #endif
 }
 #else
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions&) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions&, const Checkpoint&) {
   return absl::UnimplementedError("--backend is cuda; this build has only cpu");
 }
 #endif
@@ -104,11 +112,19 @@ absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint) {
   }
 }
 
+bool AutoKeepsQuantized(const ModelConfig& config) {
+  constexpr int64_t kSmallBytes = int64_t{1} << 30;
+  const int64_t heads = int64_t{config.num_heads + config.num_kv_heads} * config.head_dim;
+  const int64_t per_hidden =
+      config.num_layers * (2 * heads + 3 * int64_t{config.intermediate_size}) + config.vocab_size;
+  return per_hidden * config.hidden_size * 2 > kSmallBytes;
+}
+
 int32_t DefaultComputeThreads() { return DefaultThreads(); }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeDevice(const DeviceOptions& options,
                                                     const Checkpoint& checkpoint) {
-  if (options.backend == "cuda") return MakeCudaDevice(options);
+  if (options.backend == "cuda") return MakeCudaDevice(options, checkpoint);
   if (options.backend != "cpu")
     return absl::InvalidArgumentError(
         absl::StrCat("--backend is ", options.backend, "; it must be cpu or cuda"));

@@ -15,12 +15,13 @@
 namespace octavo {
 
 struct DeviceOptions {
-  std::string backend = "cpu";  // cpu, cuda
-  int32_t index = 0;            // of the card, among those CUDA_VISIBLE_DEVICES leaves
-  int32_t threads = 0;          // 0: the physical cores that affinity and cgroup allow
-  std::string dtype = "auto";   // of activations: auto, float32, bfloat16, int8
-  std::string isa = "auto";     // auto, avx2, avx512
-  bool deterministic = false;   // of cuda: batch mates do not change a row's attention
+  std::string backend = "cpu";         // cpu, cuda
+  int32_t index = 0;                   // of the card, among those CUDA_VISIBLE_DEVICES leaves
+  int32_t threads = 0;                 // 0: the physical cores that affinity and cgroup allow
+  std::string dtype = "auto";          // of activations: auto, float32, bfloat16, int8
+  std::string isa = "auto";            // auto, avx2, avx512
+  std::string weight_format = "auto";  // of weights on a card: auto, stored, bf16
+  bool deterministic = false;          // of cuda: batch mates do not change a row's attention
   // Network interface of the worker's group; empty: it is alone. In a group the steps of a card are
   // launched op by op, since a recording would have to hold the collectives of all ranks.
   std::string group_interface;
@@ -30,6 +31,11 @@ struct DeviceOptions {
 // they are stored in a format of the int8 products, float32 otherwise. Without VNNI, or with isa
 // avx2, float32 takes the place of int8.
 absl::StatusOr<DType> AutoActivationDType(const Checkpoint& checkpoint);
+
+// Whether weight format "auto" keeps a model's 4-bit and 8-bit weights as they are stored: when
+// they would take more than 1 GiB in bf16, which a card reads in about a quarter of a millisecond,
+// what the launches of a step cost anyway.
+bool AutoKeepsQuantized(const ModelConfig& config);
 
 // What 0 threads means here.
 int32_t DefaultComputeThreads();

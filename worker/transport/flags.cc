@@ -31,6 +31,12 @@ void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
          "for others. float32 is exact arithmetic on the stored weights")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16", "int8"}))
       ->capture_default_str();
+  app.add_option("--weight-format", device->weight_format,
+                 "Weights on a card; stored: those of 4 and 8 bits stay so (Q6_K becomes bf16); "
+                 "bf16: all are; auto: stored for models that take more than 1 GiB in bf16; only "
+                 "with --backend cuda")
+      ->check(CLI::IsMember({"auto", "stored", "bf16"}))
+      ->capture_default_str();
   app.add_option("--isa", device->isa, "Instruction set; auto: the best that this CPU has")
       ->check(CLI::IsMember({"auto", "avx2", "avx512"}))
       ->capture_default_str();

@@ -8,9 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "common/checkpoint/dequantize.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/cuda/bfloat16_testing.h"
+#include "tests/worker/cuda/stored_weights_testing.h"
 
 namespace octavo::cuda {
 namespace {
@@ -177,6 +179,89 @@ TEST_F(CudaBackendTest, GatedLinearWorksInPiecesOfRows) {
       ASSERT_NEAR(got[r * 8 + o], expected, 0.03 * (1 + std::abs(expected) + std::abs(up)))
           << r << "," << o;
     }
+}
+
+TEST_F(CudaBackendTest, FeedForwardEqualsItsTwoProducts) {
+  const int64_t hidden = 24, half = 20, rows = 1030;  // more than are kept at once
+  const auto up_bits = RandomBFloat16(static_cast<size_t>(2 * half * hidden), random_);
+  const auto down_bits = RandomBFloat16(static_cast<size_t>(hidden * half), random_);
+  const auto gate_up = Pack(up_bits, 2 * half, hidden, /*gated=*/true);
+  const auto down = Pack(down_bits, hidden, half);
+  const std::vector<float> x = Normal(static_cast<size_t>(rows * hidden));
+  FeedForwardParams params;
+  params.gate_up = gate_up.get();
+  params.norm = {Upload(Normal(static_cast<size_t>(hidden)), 1).data, 1e-5f};
+  params.gate = Epilogue::kGeluGate;
+  params.gated = Upload(std::vector<float>(static_cast<size_t>(rows * half)), rows);
+  params.down = down.get();
+  std::vector<std::vector<float>> results;
+  for (const bool fused : {true, false}) {
+    params.x = params.out = Upload(x, rows);
+    const absl::Status status =
+        fused ? backend_->FeedForward(params) : backend_->Backend::FeedForward(params);
+    ASSERT_TRUE(status.ok()) << status;
+    results.push_back(Download(params.out));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_NE(results[0], x);
+}
+
+TEST_F(CudaBackendTest, ANormTakenWithTheSumBeforeItIsTheSame) {
+  const int64_t cols = 40, rows = 3;
+  const auto bits = RandomBFloat16(static_cast<size_t>(16 * cols), random_);
+  const auto weight = Pack(bits, 16, cols);
+  const std::vector<float> x = Normal(static_cast<size_t>(rows * cols)), before = x;
+  const RmsNorm norm = {Upload(Normal(static_cast<size_t>(cols)), 1).data, 1e-5f};
+  const RmsNorm next = {Upload(Normal(static_cast<size_t>(cols)), 1).data, 1e-5f};
+  std::vector<std::vector<float>> results;
+  for (const bool ahead : {true, false}) {
+    const Matrix sums = Upload(before, rows);
+    const Matrix y = Upload(std::vector<float>(static_cast<size_t>(rows * 16)), rows);
+    ASSERT_TRUE(backend_->AddNormed({Upload(x, rows), norm, sums, ahead ? next : RmsNorm{}}).ok());
+    ASSERT_TRUE(backend_->Linear({weight.get(), next, sums, nullptr, Epilogue::kStore, y}).ok());
+    results.push_back(Download(y));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  for (size_t o = 0; o < 16; ++o) EXPECT_TRUE(std::isfinite(results[0][o])) << o;
+}
+
+// 130 rows go through bf16, 3 do not.
+TEST_F(CudaBackendTest, QuantizedWeightsMultiplyFewRowsAndMany) {
+  auto backend = CudaBackend::Create({.quantized_weights = true});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  backend_ = *std::move(backend);
+  EXPECT_EQ(backend_->numeric_path(), "cuda/bf16/stored");
+  const int64_t in = 96, out = 40;
+  const std::vector<std::byte> stored = RandomStored(DType::kQ4_1, out, in, random_);
+  std::vector<float> values(static_cast<size_t>(out * in));
+  for (int64_t o = 0; o < out; ++o)
+    ASSERT_TRUE(DequantizeRow(DType::kQ4_1, stored.data() + o * StorageBytes(DType::kQ4_1, in), in,
+                              values.data() + o * in)
+                    .ok());
+  const auto weight = backend_->PackLinear({{{"w", DType::kQ4_1, out, in, stored.data()}}, {}});
+  ASSERT_TRUE(weight.ok()) << weight.status();
+  EXPECT_EQ((*weight)->bytes(), 48 * in / 32 * 20);  // whole units of 16 rows
+  for (const int64_t rows : {3, 130}) {
+    const std::vector<float> x = Normal(static_cast<size_t>(rows * in));
+    const Matrix y = Upload(std::vector<float>(static_cast<size_t>(rows * out)), rows);
+    const absl::Status status =
+        backend_->Linear({weight->get(), {}, Upload(x, rows), nullptr, Epilogue::kStore, y});
+    ASSERT_TRUE(status.ok()) << status;
+    const std::vector<float> got = Download(y);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t o = 0; o < out; ++o) {
+        double sum = 0, magnitude = 0;
+        for (int64_t k = 0; k < in; ++k) {
+          const double product = double{x[static_cast<size_t>(r * in + k)]} *
+                                 double{values[static_cast<size_t>(o * in + k)]};
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        // Rows of x, and for many rows weights too, are rounded to bf16: 2^-9 of each.
+        ASSERT_NEAR(got[static_cast<size_t>(r * out + o)], sum, magnitude * 0x1p-8)
+            << r << "," << o;
+      }
+  }
 }
 
 TEST_F(CudaBackendTest, RefusesShapesThatContradictTheWeight) {

@@ -1,6 +1,5 @@
 #include "worker/cuda/packed_weights.h"
 
-#include <bit>
 #include <cstring>
 #include <random>
 #include <string>
@@ -11,33 +10,12 @@
 #include "gtest/gtest.h"
 #include "tests/emulation/device_array.h"
 #include "tests/worker/cuda/bfloat16_testing.h"
+#include "tests/worker/cuda/stored_weights_testing.h"
 
 namespace octavo::cuda {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Stored bytes that are finite numbers in every format: scales are small halves.
-std::vector<std::byte> RandomBytes(DType dtype, int64_t rows, int64_t cols, std::mt19937& random) {
-  const DTypeInfo info = Info(dtype);
-  std::vector<std::byte> bytes(static_cast<size_t>(rows * StorageBytes(dtype, cols)));
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  const auto floats = [&](auto bits) {
-    for (size_t i = 0; i + sizeof(bits) <= bytes.size(); i += sizeof(bits)) {
-      bits = static_cast<decltype(bits)>(
-          std::bit_cast<uint32_t>(std::normal_distribution<float>()(random)) >>
-          (sizeof(bits) == 2 ? 16 : 0));
-      std::memcpy(bytes.data() + i, &bits, sizeof(bits));
-    }
-  };
-  if (dtype == DType::kF32) floats(uint32_t{});
-  if (dtype == DType::kBF16) floats(uint16_t{});
-  if (dtype == DType::kF16 || info.block_elements > 1) {
-    // Every 16-bit word below infinity, so that all scales are finite wherever they are.
-    for (size_t i = 1; i < bytes.size(); i += 2) bytes[i] &= std::byte{0xBB};
-  }
-  return bytes;
-}
 
 class PackedWeightsTest : public ::testing::Test {
  protected:
@@ -45,12 +23,12 @@ class PackedWeightsTest : public ::testing::Test {
     auto staging = Staging::Create(stream_);
     ASSERT_TRUE(staging.ok()) << staging.status();
     staging_ = *std::move(staging);
-    packer_ = std::make_unique<WeightPacker>(*staging_);
+    packer_ = std::make_unique<WeightPacker>(*staging_, /*keep_quantized=*/false);
   }
   void TearDown() override { EXPECT_EQ(stream_.Synchronize(), ""); }
 
   WeightView View(DType dtype, int64_t rows, int64_t cols) {
-    stored_.push_back(RandomBytes(dtype, rows, cols, random_));
+    stored_.push_back(RandomStored(dtype, rows, cols, random_));
     return {"w" + std::to_string(stored_.size()), dtype, rows, cols, stored_.back().data()};
   }
   std::vector<uint16_t> Bits(const CudaLinear& linear) {
@@ -123,6 +101,26 @@ TEST_F(PackedWeightsTest, TiedWeightsAreOneMatrix) {
   const auto head = packer_->Linear({{view}, {}, false});
   ASSERT_TRUE(embedding.ok() && head.ok());
   EXPECT_EQ((*embedding)->data(), (*head)->data());
+}
+
+TEST_F(PackedWeightsTest, KeepFourAndEightBitsWhereThatIsWanted) {
+  WeightPacker packer(*staging_, /*keep_quantized=*/true);
+  const auto format = [&](const std::vector<WeightView>& parts) -> std::string {
+    const auto linear = packer.Linear({parts, {}, false});
+    EXPECT_TRUE(linear.ok()) << linear.status();
+    const QuantMatrix* quantized = (*linear)->quantized();
+    if (quantized == nullptr) return "bf16";
+    EXPECT_EQ((*linear)->bytes(),
+              QuantBytes(quantized->format, (*linear)->out_features(), (*linear)->in_features()));
+    return std::to_string(quantized->format.bits) + (quantized->format.has_min ? " with min" : "");
+  };
+  const auto view = [&](DType dtype) { return View(dtype, 5, 256); };
+  EXPECT_EQ(format({view(DType::kQ4_0)}), "4");
+  EXPECT_EQ(format({view(DType::kQ4_1), view(DType::kQ4_K)}), "4 with min");
+  EXPECT_EQ(format({view(DType::kQ8_0), view(DType::kQ5_0)}), "8");
+  EXPECT_EQ(format({view(DType::kQ4_0), view(DType::kQ4_1)}), "8 with min");
+  EXPECT_EQ(format({view(DType::kQ4_0), view(DType::kQ6_K)}), "bf16");
+  EXPECT_EQ(format({view(DType::kBF16)}), "bf16");
 }
 
 TEST_F(PackedWeightsTest, RefuseWhatDoesNotFitTogetherByName) {

@@ -42,6 +42,19 @@ TEST(MakeDevice, RefusesUnknownOptionsByName) {
   EXPECT_THAT(error({.backend = "tpu"}), HasSubstr("--backend is tpu; it must be cpu or cuda"));
 }
 
+TEST(MakeDevice, AutoKeepsStoredWeightsOfModelsBeyondAGibibyte) {
+  EXPECT_FALSE(AutoKeepsQuantized((*Checkpoint::Open(RealModelPath()))->config()));  // 0.27 GB
+  ModelConfig config;  // Llama-3-8B: 16 GB
+  config.num_layers = 32;
+  config.hidden_size = 4096;
+  config.num_heads = 32;
+  config.num_kv_heads = 8;
+  config.head_dim = 128;
+  config.intermediate_size = 14336;
+  config.vocab_size = 128256;
+  EXPECT_TRUE(AutoKeepsQuantized(config));
+}
+
 // A build with it refuses on a machine without so many cards.
 TEST(MakeDevice, CudaNeedsABuildWithItAndACard) {
   const absl::Status status = MakeDevice({.backend = "cuda", .index = 63}, *Open("qwen2")).status();

@@ -25,6 +25,7 @@ UNLIMITED = Limits("", max_local=1 << 30)
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "int8": 1, "e4m3": 1, "e5m2": 1}
 # 4.8 TB/s x 700 ns over 132 multiprocessors are 25 KB; twice that leaves room for barriers and ends of tiles.
 PLANNED_IN_FLIGHT = 48 << 10
+NEEDED_IN_FLIGHT = 25 << 10
 TILE_TOKENS = 16
 
 
@@ -61,6 +62,28 @@ def prefill(dtype, head_dim):
                   max_registers=248, min_counts={"mma": head_dim // 8 * tiles * 2, "cp.async": 1})
 
 
+def quant(bits, has_min, batch_tiles):
+    """QuantGemm<bits, has_min, batch_tiles>: the shape of QuantGemmShapeOf in quant_gemm_shape.h.
+
+    A chunk is two groups of 32 columns: for each of the tiles of 16 rows two products per 8 rows of x and group, and
+    two more per 8 rows of x for the sums that minima are multiplied with. Only weights count as in flight: x comes
+    from the second-level cache.
+    """
+    tiles, warps, stages = (2 if batch_tiles == 1 else 4), (4 if batch_tiles == 4 else 8), 5
+    unit = 64 * bits + 32 * (2 if has_min else 1)
+    weights = 2 * tiles * unit
+    stage = weights + 2 * batch_tiles * 512
+    if warps * 2 * stage > 96 << 10:
+        warps = 4
+    while stages > 2 and warps * stages * stage > 96 << 10:
+        stages -= 1
+    ring = max(warps * stages * stage, warps * batch_tiles * 8 * (tiles * 16 + 4) * 4)
+    flag = "true" if has_min else "false"
+    return Limits(rf"^QuantGemm<{bits}, {flag}, {batch_tiles}>", threads=32 * warps, shared_bytes=ring + 16,
+                  in_flight_bytes=warps * (stages - 1) * weights, min_in_flight_bytes=NEEDED_IN_FLIGHT,
+                  max_registers=168, min_counts={"mma": 4 * batch_tiles * (tiles + has_min), "cp.async": 4})
+
+
 def rows(pattern, threads, bytes_per_thread, **other):
     """Streams rows, every thread with some 16-byte loads under way; blocks are small, so that many share the work."""
     return Limits(pattern, threads=threads, in_flight_bytes=threads * bytes_per_thread,
@@ -72,6 +95,9 @@ LIMITS = [
       for head_dim, head_tiles in ((64, 1), (64, 2), (80, 1), (96, 1), (128, 1), (128, 2), (256, 1))),
     rows(r"^RmsNormRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 1}),
     rows(r"^AddNormedRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 2}),
+    *(quant(bits, has_min, batch_tiles) for bits in (4, 8) for has_min in (False, True) for batch_tiles in (1, 2, 4)),
+    rows(r"^DequantizeUnits<4", 256, 8, min_counts={"st.128": 2}),
+    rows(r"^DequantizeUnits<8", 256, 16, min_counts={"st.128": 2}),
     rows(r"^GateRow<.*true>", 128, 64, min_counts={"ld.128": 4, "st.128": 3}),
     rows(r"^SoftcapRow<true>", 128, 32, min_counts={"ld.128": 2, "st.128": 2}),
     rows(r"^AddBiasRow<true>", 128, 64, min_counts={"ld.128": 4, "st.128": 2}),
