@@ -56,10 +56,11 @@ TEST(PlantedAttention, SharedDecodeDefectsAreNoticed) {
   AttentionUnderTest test(shape, chunks);
   ASSERT_EQ(test.ListOf(options).shared_rows().size(), chunks.size());
   ASSERT_EQ(Complaint(test, options), "");
+  // Not paged_decode.item_done: what a shared item leaves is read before barriers of the next one.
   for (const char* bug :
        {"paged_decode.wait", "paged_decode.shared_tiles_arrived", "paged_decode.shared_slots_free",
         "paged_decode.partials_written", "paged_decode.release", "paged_decode.acquire",
-        "paged_decode.last_known", "paged_decode.item_done"})
+        "paged_decode.last_known"})
     ExpectNoticed(test, options, bug);
 }
 
