@@ -18,9 +18,9 @@
 namespace octavo {
 namespace {
 
-// What rank 0 receives of the logits before it puts them in their columns: 64 rows of half a
-// vocabulary of 128 Ki. One row of any vocabulary of less than 4 Mi fits.
-constexpr int64_t kGatherFloats = int64_t{4} << 20;
+// What rank 0 receives of the logits before it puts them in their columns, 4 MiB: 16 rows of half a
+// vocabulary of 128 Ki. One row of any vocabulary of less than 1 Mi fits.
+constexpr int64_t kGatherFloats = int64_t{1} << 20;
 // For ranks that nobody has named yet, to name those that do not answer.
 constexpr absl::Duration kRollCall = absl::Seconds(1);
 
