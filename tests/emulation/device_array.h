@@ -29,6 +29,8 @@ class DeviceArray {
   void Set(const std::vector<T>& values) {
     EXPECT_EQ(cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice),
               cudaSuccess);
+    // A card may still be copying what was in pageable memory, and streams do not wait for that.
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
   // REQUIRES: the work that writes it is complete.
   std::vector<T> Get() const {

@@ -17,7 +17,9 @@ class PrefixCacheKeyTest : public ::testing::Test {
   ~PrefixCacheKeyTest() override { unsetenv(kPrefixCacheKeyVariable); }
 
   static std::string File(const std::string& content) {
-    const std::string path = ::testing::TempDir() + "/octavo_prefix_key";
+    // Tests run beside each other.
+    const std::string path = ::testing::TempDir() + "/octavo_prefix_key_" +
+                             ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }
