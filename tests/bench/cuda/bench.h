@@ -16,7 +16,7 @@ struct Bench {
   const Sizes& sizes;
   Report& report;
 
-  cudaStream_t stream() const { return backend.stream(); }
+  cudaStream_t stream() const { return backend.compute_stream(); }
   absl::StatusOr<Timing> Time(absl::FunctionRef<absl::Status(int call)> launch) const {
     return TimeCalls(stream(), sizes.timing, launch);
   }

@@ -59,9 +59,10 @@ absl::Status FillDevice(cuda::CudaBackend& backend, std::byte* data, size_t byte
   OCTAVO_RETURN_IF_ERROR(backend.CopyToDevice(data, tile.data(), filled));
   while (filled < bytes) {
     const size_t more = std::min(filled, bytes - filled);
-    OCTAVO_RETURN_IF_ERROR(cuda::ToStatus(
-        cudaMemcpyAsync(data + filled, data, more, cudaMemcpyDeviceToDevice, backend.stream()),
-        "cudaMemcpyAsync on the device"));
+    OCTAVO_RETURN_IF_ERROR(
+        cuda::ToStatus(cudaMemcpyAsync(data + filled, data, more, cudaMemcpyDeviceToDevice,
+                                       backend.compute_stream()),
+                       "cudaMemcpyAsync on the device"));
     filled += more;
   }
   return backend.Synchronize();
