@@ -3,7 +3,8 @@
 // end, also for those that have died, and end by ncclCommAbort alone; the first one connects and is
 // in progress for a while; a sum has the same bits on all ranks, but each part of it is added in an
 // order of its own, as around a ring. Calls that differ between ranks are an error, where NCCL's
-// behaviour is undefined.
+// behaviour is undefined. Streams with collectives in them also go on while their host waits for
+// something else, such as a message of another rank that waits for this one's collective.
 #include <nccl.h>
 
 #include <atomic>
@@ -29,13 +30,17 @@ struct Announcement {
 };
 enum Kind : int64_t { kAllReduce = 1, kPointToPoint };
 
+constexpr auto kHostPause = std::chrono::milliseconds(2);  // before a device goes on by itself
+
 // Shared by a communicator and its queued work, which may outlive it.
 struct Group {
   std::unique_ptr<NcclChannels> channels;
   std::atomic<bool> aborted = false;
+  std::atomic<int> queued = 0;
   std::atomic<int> running = 0;
-  bool connected = false;    // the first collective has been called
-  bool in_progress = false;  // and not been asked for since
+  std::atomic<cudaStream_t> stream = nullptr;  // of the last call
+  bool connected = false;                      // the first collective has been called
+  bool in_progress = false;                    // and not been asked for since
 };
 
 class Running {
@@ -127,8 +132,28 @@ struct OpenGroup {
 };
 thread_local OpenGroup open_group;
 
+// Until the abort.
+void GoOn(const std::shared_ptr<Group>& group) {
+  StandInRuntime& runtime = StandInRuntime::Get();
+  while (!group->aborted) {
+    std::this_thread::sleep_for(kHostPause);
+    while (group->queued > 0 && !group->aborted) {
+      const std::lock_guard lock(runtime.lock());
+      CUstream_st* const stream = runtime.Resolve(group->stream);
+      if (stream->queue.empty()) break;
+      runtime.Step(stream);
+    }
+  }
+}
+
 ncclResult_t Queue(const std::shared_ptr<Group>& group, cudaStream_t stream, Work work) {
-  if (Submit(stream, std::move(work)) != cudaSuccess) return ncclUnhandledCudaError;
+  group->stream = stream;
+  ++group->queued;
+  const cudaError_t error = Submit(stream, [group, work = std::move(work)] {
+    --group->queued;
+    work();
+  });
+  if (error != cudaSuccess) return ncclUnhandledCudaError;
   if (group->connected) return ncclSuccess;
   group->connected = group->in_progress = true;
   return ncclInProgress;
@@ -155,6 +180,7 @@ using octavo::emulation::Transfer;
 
 struct ncclComm {
   std::shared_ptr<Group> group;
+  std::thread device;
 };
 
 namespace {
@@ -198,7 +224,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   auto group = std::make_shared<Group>();
   group->channels = NcclChannels::Open(name, rank, ranks);
   if (!group->channels) return ncclInvalidArgument;
-  *comm = new ncclComm{std::move(group)};
+  *comm = new ncclComm{group, std::thread([group] { octavo::emulation::GoOn(group); })};
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
@@ -209,6 +235,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->group->aborted = true;
   while (comm->group->running > 0) std::this_thread::yield();
+  comm->device.join();
   delete comm;
   return ncclSuccess;
 }
