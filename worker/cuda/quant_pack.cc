@@ -148,19 +148,23 @@ std::optional<QuantFormat> QuantFormatOf(const std::vector<WeightView>& parts) {
 void PackQuantUnits(const std::vector<WeightView>& parts, QuantFormat format, int64_t first,
                     int64_t count, std::byte* out) {
   const int64_t groups = parts.front().cols / kQuantGroup;
+  const int64_t chunks = QuantChunks(parts.front().cols);
   const int unit_bytes = QuantUnitBytes(format.bits, format.has_min);
   DType dtypes[kQuantTile];
   const std::byte* stored[kQuantTile];
   int64_t tile = -1;
   for (int64_t unit = first; unit < first + count; ++unit, out += unit_bytes) {
-    if (unit / groups != tile) {
-      tile = unit / groups;
+    const int64_t block = unit / kQuantBlockUnits, in_block = unit % kQuantBlockUnits;
+    const int64_t group = block % chunks * kQuantChunkGroups + in_block % kQuantChunkGroups;
+    const int64_t wanted = block / chunks * kQuantBlockTiles + in_block / kQuantChunkGroups;
+    if (wanted != tile) {
+      tile = wanted;
       for (int r = 0; r < kQuantTile; ++r)
         stored[r] = StackedRow(parts, tile * kQuantTile + r, &dtypes[r]);
     }
     Group rows[kQuantTile];
     for (int r = 0; r < kQuantTile; ++r)
-      if (stored[r] != nullptr) ReadGroup(dtypes[r], stored[r], unit % groups, rows[r]);
+      if (stored[r] != nullptr && group < groups) ReadGroup(dtypes[r], stored[r], group, rows[r]);
     WriteUnit(rows, format, out);
   }
 }

@@ -19,9 +19,8 @@ namespace octavo::cuda {
 // for Q4_0, and for Q4_1 and Q4_K; eight for all else and for what mixes these two kinds.
 std::optional<QuantFormat> QuantFormatOf(const std::vector<WeightView>& parts);
 
-// Writes units [first, first + count) of the stacked rows: of each 16 rows, those past the end
-// zero, one for each group of columns. REQUIRES: `format` is of these parts; columns are whole
-// groups.
+// Writes units [first, first + count) of the stacked rows. REQUIRES: `format` is of these parts;
+// columns are whole groups.
 void PackQuantUnits(const std::vector<WeightView>& parts, QuantFormat format, int64_t first,
                     int64_t count, std::byte* out);
 

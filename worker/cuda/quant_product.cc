@@ -49,7 +49,7 @@ absl::Status QuantProduct::RunDequantized(const GemmArgs& args, const std::byte*
                                           QuantFormat format, cudaStream_t stream) {
   const int64_t row_bytes = args.weight_stride * int64_t{sizeof(uint16_t)};
   const int64_t most =
-      std::max<int64_t>(scratch_bytes_ / row_bytes / kQuantTile, 1) * kQuantTile;  // rows
+      std::max<int64_t>(scratch_bytes_ / row_bytes / kQuantBlockRows, 1) * kQuantBlockRows;  // rows
   OCTAVO_RETURN_IF_ERROR(Grow(scratch_, static_cast<size_t>(most * row_bytes)));
   for (int64_t first = 0; first < args.out_features; first += most) {
     DequantizeArgs piece;

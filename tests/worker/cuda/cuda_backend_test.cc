@@ -240,7 +240,7 @@ TEST_F(CudaBackendTest, QuantizedWeightsMultiplyFewRowsAndMany) {
                     .ok());
   const auto weight = backend_->PackLinear({{{"w", DType::kQ4_1, out, in, stored.data()}}, {}});
   ASSERT_TRUE(weight.ok()) << weight.status();
-  EXPECT_EQ((*weight)->bytes(), 48 * in / 32 * 20);  // whole units of 16 rows
+  EXPECT_EQ((*weight)->bytes(), 64 * 128 / 32 * 20);  // whole blocks of 64 x 64
   for (const int64_t rows : {3, 130}) {
     const std::vector<float> x = Normal(static_cast<size_t>(rows * in));
     const Matrix y = Upload(std::vector<float>(static_cast<size_t>(rows * out)), rows);

@@ -16,20 +16,20 @@ namespace {
 
 using emulation::DeviceArray;
 
-// A scratch matrix that holds 32 rows of the weight at a time.
+// A scratch matrix that holds 64 rows of the weight at a time.
 TEST(QuantProduct, DequantizesInPiecesForManyRows) {
   constexpr int64_t kIn = 64, kOut = 70, kRows = kMaxQuantRows + 1;
   std::mt19937 random(4);
   const emulation::DeviceStream stream;
   const auto gemm = Gemm::Create();
   ASSERT_TRUE(gemm.ok()) << gemm.status();
-  const auto product = QuantProduct::Create(**gemm, 132, stream, 32 * kIn * 2);
+  const auto product = QuantProduct::Create(**gemm, 132, stream, 64 * kIn * 2);
   ASSERT_TRUE(product.ok()) << product.status();
   const std::vector<std::byte> stored = RandomStored(DType::kQ8_0, kOut, kIn, random);
   const std::vector<WeightView> parts = {{"w", DType::kQ8_0, kOut, kIn, stored.data()}};
   const QuantFormat format = *QuantFormatOf(parts);
   std::vector<std::byte> packed(static_cast<size_t>(QuantBytes(format, kOut, kIn)));
-  PackQuantUnits(parts, format, 0, (kOut + 15) / 16 * (kIn / 32), packed.data());
+  PackQuantUnits(parts, format, 0, QuantUnits(kOut, kIn), packed.data());
   const std::vector<uint16_t> x = RandomBFloat16(kRows * kIn, random);
   const DeviceArray<std::byte> weight(packed);
   const DeviceArray<uint16_t> device_x(x);

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   if (group >= groups) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::byte* unit =
-      a.weight + (int64_t{blockIdx.y} * groups + group) * int64_t{Codes::kUnitBytes};
+      a.weight + QuantUnit(blockIdx.y, group, QuantChunks(a.cols)) * Codes::kUnitBytes;
   uint32_t words[Codes::kLaneWords];
   Codes::Load(unit, lane, words);
   float scale[2], min[2];

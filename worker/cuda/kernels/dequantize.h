@@ -14,7 +14,7 @@ namespace octavo::cuda {
 
 // All pointers are device memory; strides are in elements.
 struct DequantizeArgs {
-  const std::byte* weight = nullptr;  // as quant_layout.h has it, from a first row of a unit on
+  const std::byte* weight = nullptr;  // as quant_layout.h has it, from a multiple of 64 rows on
   QuantFormat format;
   uint16_t* out = nullptr;  // bf16, [rows, cols], rounded to nearest even; 16-byte aligned
   int64_t out_stride = 0;   // a multiple of 8

@@ -5,25 +5,14 @@
 #ifndef OCTAVO_WORKER_CUDA_KERNELS_QUANT_CODES_CUH_
 #define OCTAVO_WORKER_CUDA_KERNELS_QUANT_CODES_CUH_
 
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
 
+#include "worker/cuda/kernels/ptx_pairs.cuh"
 #include "worker/cuda/kernels/quant_layout.h"
 
 namespace octavo::cuda {
-
-// a + b of two bf16 each; exact here, where sums are integers up to 256.
-__device__ __forceinline__ uint32_t AddPairs(uint32_t a, uint32_t b) {
-  const auto pair = [](uint32_t bits) {
-    return __halves2bfloat162(__ushort_as_bfloat16(static_cast<uint16_t>(bits)),
-                              __ushort_as_bfloat16(static_cast<uint16_t>(bits >> 16)));
-  };
-  const __nv_bfloat162 sum = __hadd2(pair(a), pair(b));
-  return __bfloat16_as_ushort(__low2bfloat16(sum)) |
-         static_cast<uint32_t>(__bfloat16_as_ushort(__high2bfloat16(sum))) << 16;
-}
 
 template <int kBits, bool kMin>
 struct QuantCodes {
@@ -38,12 +27,13 @@ struct QuantCodes {
       constexpr uint32_t kZero = kMin ? 0xc300c300u : 0xc308c308u;  // -128 or -136, twice
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        a[j] = AddPairs((words[f] >> 4 * j & 0x000f000fu) | 0x43004300u, kZero);
+        a[j] = ptx::add_bf16x2(ptx::and_or(words[f] >> 4 * j, 0x000f000fu, 0x43004300u), kZero);
     } else {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const uint32_t pair = words[2 * f + j / 2] >> 8 * (j % 2);
-        a[j] = AddPairs((pair & 0x007f007fu) | 0x43004300u, (pair & 0x00800080u) | 0xc300c300u);
+        a[j] = ptx::add_bf16x2(ptx::and_or(pair, 0x007f007fu, 0x43004300u),
+                               ptx::and_or(pair, 0x00800080u, 0xc300c300u));
       }
     }
   }

@@ -16,9 +16,9 @@
 // 0.9 times the weights at 8 rows and kTiles 2 and at 16 and 4, nothing much at one.
 //
 // Instructions, of 4 bits: a product (8 weights a lane) takes 11 to widen and kBatch to multiply;
-// scaling takes 4 kBatch + 2 for two of them. At kBatch 1 that is some 2.1 a weight with loads and
-// addresses; 4.3 TB/s are 33 weights a cycle on a multiprocessor that issues 128, so memory is the
-// limit up to 8 rows with room to spare; at 32 rows (1.4 + 0.5 + 1 a weight) issue is at 75 %.
+// two of them take 8 kBatch + 2 to clear and scale a group's sums. With loads and copies that is
+// counted in docs/benchmarks/cuda_static.md; 4.3 TB/s are 33 weights a cycle on a multiprocessor
+// that issues 128, so up to 3.9 a weight memory is the limit.
 // Registers: kTiles x kBatch x 4 sums (8, 32, 64), 4 kBatch for a group's, 4 kBatch of x.
 #ifndef OCTAVO_WORKER_CUDA_KERNELS_QUANT_GEMM_CUH_
 #define OCTAVO_WORKER_CUDA_KERNELS_QUANT_GEMM_CUH_
@@ -52,41 +52,51 @@ struct QuantGemmKernel {
   static constexpr int kWeightBytes = kTiles * kTileBytes;  // of a chunk
   static constexpr int kMergeStride = kRows + kQuantMergePadding;
 
-  struct Block {
-    int first_tile;  // of 16 weight rows
-    int first_row;   // of x
-    int groups;      // of all columns
-    int end_chunk;   // of this block's split
+  // What a lane copies of a chunk: the same places of the next one are a constant further.
+  struct Source {
+    const std::byte* weight;
+    const uint16_t* x[kBatch];  // a row that is there
+    int row_bytes[kBatch];      // 16; 0: the row is zeros
+    int columns;                // of x from there to the end
   };
 
-  // Starts the copies of a chunk into a slot.
-  static __device__ __forceinline__ void Fetch(const QuantGemmArgs& a, const Block& block,
-                                               int chunk, int lane, std::byte* slot) {
-    constexpr int kPieces = kTileBytes / 16;
-    const int first_group = chunk * kQuantChunkGroups;
-    const int tile_bytes = min(block.groups - first_group, kQuantChunkGroups) * Codes::kUnitBytes;
-#pragma unroll
-    for (int i = 0; i < (kTiles * kPieces + 31) / 32; ++i) {
-      const int piece = i * 32 + lane;
-      if (piece >= kTiles * kPieces) continue;
-      const int tile = block.first_tile + piece / kPieces;
-      const int at = piece % kPieces * 16;
-      const bool valid = tile * kQuantTile < a.out_features && at < tile_bytes;
-      const std::byte* source =
-          a.weight + (int64_t{tile} * block.groups + first_group) * Codes::kUnitBytes + at;
-      ptx::cp_async16(slot + piece * 16, valid ? source : a.weight, valid ? 16 : 0);
-    }
+  static __device__ __forceinline__ Source SourceOf(const QuantGemmArgs& a, int first_tile,
+                                                    int first_row, int chunk, int lane) {
+    const auto chunks = static_cast<int>(QuantChunks(a.in_features));
+    Source source;
+    source.weight =
+        a.weight +
+        QuantUnit(first_tile, int64_t{chunk} * kQuantChunkGroups, chunks) * Codes::kUnitBytes +
+        lane * 16;
+    const int k = chunk * kQuantChunk + lane % 4 * 8;
+    source.columns = a.in_features - k;
 #pragma unroll
     for (int n = 0; n < kBatch; ++n) {
-      const int row = block.first_row + 8 * n + lane / 4;
-#pragma unroll
-      for (int group = 0; group < kQuantChunkGroups; ++group) {
-        const int k = (first_group + group) * kQuantGroup + lane % 4 * 8;
-        const bool valid = row < a.rows && k < a.in_features;
-        ptx::cp_async16(slot + kWeightBytes + ((n * kQuantChunkGroups + group) * 32 + lane) * 16,
-                        valid ? a.x + row * a.x_stride + k : a.x, valid ? 16 : 0);
-      }
+      const int row = first_row + 8 * n + lane / 4;
+      source.row_bytes[n] = row < a.rows ? 16 : 0;
+      source.x[n] = a.x + (row < a.rows ? row : 0) * a.x_stride + k;
     }
+    return source;
+  }
+
+  // Starts the copies of a chunk into a slot, and goes to the warp's next one.
+  static __device__ __forceinline__ void Fetch(Source& source, int lane, std::byte* slot) {
+    std::byte* target = slot + lane * 16;
+#pragma unroll
+    for (int at = 0; at < kWeightBytes; at += 32 * 16)
+      if (at + 32 * 16 <= kWeightBytes || at + lane * 16 < kWeightBytes)
+        ptx::cp_async16(target + at, source.weight + at);
+    source.weight += int64_t{kWarps} * kQuantBlockUnits * Codes::kUnitBytes;
+#pragma unroll
+    for (int n = 0; n < kBatch; ++n) {
+#pragma unroll
+      for (int group = 0; group < kQuantChunkGroups; ++group)
+        ptx::cp_async16(target + kWeightBytes + (n * kQuantChunkGroups + group) * 512,
+                        source.x[n] + group * kQuantGroup,
+                        group * kQuantGroup < source.columns ? source.row_bytes[n] : 0);
+      source.x[n] += kWarps * kQuantChunk;
+    }
+    source.columns -= kWarps * kQuantChunk;
   }
 
   // Sums of rows g and g + 8 of each tile with rows 2t and 2t + 1 of each 8 of x.
@@ -151,26 +161,24 @@ struct QuantGemmKernel {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int pieces = (a.rows + kCols - 1) / kCols;
     const int split = static_cast<int>(blockIdx.y);
-    Block block;
-    block.first_tile = static_cast<int>(blockIdx.x) / pieces * kTiles;
-    block.first_row = static_cast<int>(blockIdx.x) % pieces * kCols;
-    block.groups = a.in_features / kQuantGroup;
-    const int chunks = (block.groups + kQuantChunkGroups - 1) / kQuantChunkGroups;
-    const auto bound = [&](int s) { return static_cast<int>(int64_t{chunks} * s / p.splits); };
-    block.end_chunk = bound(split + 1);
+    const int first_tile = static_cast<int>(blockIdx.x) / pieces * kTiles;
+    const int first_row = static_cast<int>(blockIdx.x) % pieces * kCols;
+    const int64_t chunks = QuantChunks(a.in_features);
+    const auto bound = [&](int s) { return static_cast<int>(chunks * s / p.splits); };
+    const int end_chunk = bound(split + 1);
+    int chunk = bound(split) + warp;
+    Source source = SourceOf(a, first_tile, first_row, chunk, lane);
     std::byte* own_ring = ring + warp * kStages * kShape.stage_bytes;
-    const auto fetch = [&](int chunk, int stage) {
-      if (chunk < block.end_chunk)
-        Fetch(a, block, chunk, lane, own_ring + stage * kShape.stage_bytes);
+    const auto fetch = [&](int number, int stage) {
+      if (number < end_chunk) Fetch(source, lane, own_ring + stage * kShape.stage_bytes);
       ptx::cp_commit();
     };
 
-    int chunk = bound(split) + warp;
 #pragma unroll
     for (int stage = 0; stage < kStages - 1; ++stage) fetch(chunk + stage * kWarps, stage);
     float sums[kTiles][kBatch][4] = {};
     int stage = 0;
-    for (; chunk < block.end_chunk; chunk += kWarps) {
+    for (; chunk < end_chunk; chunk += kWarps) {
       ptx::cp_wait<kStages - 2>();
       OCTAVO_UNLESS_PLANTED("quant_gemm.ring", __syncwarp());
       fetch(chunk + (kStages - 1) * kWarps, stage == 0 ? kStages - 1 : stage - 1);
@@ -191,7 +199,7 @@ struct QuantGemmKernel {
           merged[(warp * kCols + 8 * n + lane % 4 * 2 + i % 2) * kMergeStride + tile * kQuantTile +
                  i / 2 * 8 + lane / 4] = sums[tile][n][i];
     OCTAVO_UNLESS_PLANTED("quant_gemm.merged", __syncthreads());
-    const int first_feature = block.first_tile * kQuantTile;
+    const int first_feature = first_tile * kQuantTile;
     float* partials = nullptr;
     if (p.splits > 1)
       partials = p.workspace.partials + int64_t{blockIdx.x} * p.splits * (kRows * kCols);
@@ -203,7 +211,7 @@ struct QuantGemmKernel {
       if (p.splits > 1)
         partials[split * (kRows * kCols) + i] = sum;
       else
-        Store(a, block.first_row + row, first_feature + feature, sum);
+        Store(a, first_row + row, first_feature + feature, sum);
     }
     if (p.splits == 1) return;
 
@@ -220,7 +228,7 @@ struct QuantGemmKernel {
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kCols; i += kThreads) {
       float sum = 0.0f;
       for (int s = 0; s < p.splits; ++s) sum += partials[s * (kRows * kCols) + i];
-      Store(a, block.first_row + i / kRows, first_feature + i % kRows, sum);
+      Store(a, first_row + i / kRows, first_feature + i % kRows, sum);
     }
   }
 };

@@ -8,7 +8,6 @@
 
 namespace octavo::cuda {
 
-inline constexpr int kQuantChunkGroups = 2;   // a chunk: 64 columns
 inline constexpr int kQuantMergePadding = 4;  // floats: sums are stored without bank conflicts
 
 struct QuantGemmShape {

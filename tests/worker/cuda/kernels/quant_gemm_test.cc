@@ -54,9 +54,7 @@ Weights MakeWeights(DType dtype, int64_t rows, int64_t cols) {
   const std::vector<WeightView> parts = {{"w", dtype, rows, cols, weights.stored.data()}};
   weights.format = *QuantFormatOf(parts);
   weights.packed.resize(static_cast<size_t>(QuantBytes(weights.format, rows, cols)));
-  PackQuantUnits(parts, weights.format, 0,
-                 (rows + kQuantTile - 1) / kQuantTile * (cols / kQuantGroup),
-                 weights.packed.data());
+  PackQuantUnits(parts, weights.format, 0, QuantUnits(rows, cols), weights.packed.data());
   weights.relative_error = dtype == DType::kQ4_K || dtype == DType::kQ5_K ? 0x1p-11 : 0;
   return weights;
 }

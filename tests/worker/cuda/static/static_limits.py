@@ -83,7 +83,8 @@ def quant(bits, has_min, batch_tiles):
     flag = "true" if has_min else "false"
     return Limits(rf"^QuantGemm<{bits}, {flag}, {batch_tiles}>", threads=32 * warps, shared_bytes=ring + 16,
                   in_flight_bytes=warps * (stages - 1) * weights, min_in_flight_bytes=NEEDED_IN_FLIGHT,
-                  max_registers=168, min_counts={"mma": 4 * batch_tiles * (tiles + has_min), "cp.async": 4})
+                  max_registers=128 if warps == 8 else 224,
+                  min_counts={"mma": 4 * batch_tiles * (tiles + has_min), "cp.async": 4})
 
 
 def rows(pattern, threads, bytes_per_thread, **other):
