@@ -99,8 +99,10 @@ LIMITS = [
     rows(r"^RmsNormRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 1}),
     rows(r"^AddNormedRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 2}),
     *(quant(bits, has_min, batch_tiles) for bits in (4, 8) for has_min in (False, True) for batch_tiles in (1, 2, 4)),
-    rows(r"^DequantizeUnits<4", 256, 8, min_counts={"st.128": 2}),
-    rows(r"^DequantizeUnits<8", 256, 16, min_counts={"st.128": 2}),
+    # Reads are 0.56 of 2.56 and 1.06 of 3.06 bytes a weight, so that share of what a copy needs is enough.
+    *(Limits(rf"^DequantizeUnits<{bits}", threads=256, in_flight_bytes=256 * bits * 2,
+             min_in_flight_bytes=NEEDED_IN_FLIGHT * (bits * 4 + 2) // (bits * 4 + 66), max_registers=64,
+             min_counts={"st.128": 2}) for bits in (4, 8)),
     rows(r"^GateRow<.*true>", 128, 64, min_counts={"ld.128": 4, "st.128": 3}),
     rows(r"^SoftcapRow<true>", 128, 32, min_counts={"ld.128": 2, "st.128": 2}),
     rows(r"^AddBiasRow<true>", 128, 64, min_counts={"ld.128": 4, "st.128": 2}),
