@@ -20,7 +20,7 @@
 // instructions, and at 4.3 TB/s a multiprocessor gets 8 KB every 440 cycles, in which its four
 // schedulers issue 1,760: 150 for a row's tile, 600 for a shared one. Shared memory gives a shared
 // tile to four warps, 32 KB in 256 cycles. So shared items of 16-bit caches are bound by memory
-// too; of 8-bit caches, at 220 cycles and 4 x 250 instructions a tile, about equally by issue.
+// too; of 8-bit caches, at 220 cycles and 4 x 210 to 4 x 400 instructions a tile, by issue.
 #ifndef OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_CUH_
 #define OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_CUH_
 
