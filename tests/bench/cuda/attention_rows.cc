@@ -129,6 +129,7 @@ absl::Status MeasureCase(Bench& bench, const AttentionVariant& variant, const At
   OCTAVO_ASSIGN_OR_RETURN(const std::vector<BlockId> tables, MakeTables(work, pool, &batch));
   OCTAVO_ASSIGN_OR_RETURN(const Buffer device_tables, ToDevice(bench.backend, tables));
   batch.block_tables = device_tables.as<BlockId>();
+  batch.host_block_tables = tables.data();
   const int64_t cols = int64_t{variant.num_heads} * variant.head_dim;
   OCTAVO_ASSIGN_OR_RETURN(const Buffer q, RandomFloats(bench.backend, batch.num_rows * cols));
   OCTAVO_ASSIGN_OR_RETURN(const Buffer out, bench.backend.Allocate(q.bytes()));
