@@ -46,7 +46,7 @@ def decode(dtype, head_dim, head_tiles):
     ring = max(warps * stages * tile, warps * heads * (head_dim + 4) * 4)
     return Limits(rf"^PagedDecodeKernel<{dtype}, {head_dim}, {head_tiles}>", threads=32 * warps,
                   shared_bytes=ring + warps * heads * 12, in_flight_bytes=warps * (stages - 1) * tile,
-                  min_in_flight_bytes=PLANNED_IN_FLIGHT, max_registers=168 if warps == 4 else 200,
+                  min_in_flight_bytes=PLANNED_IN_FLIGHT, max_registers=168 if warps == 4 else 216,
                   max_local=16 if head_tiles == 2 and ELEMENT_BYTES[dtype] == 2 else 6,
                   min_counts={"mma": head_dim // 8 * head_tiles, "cp.async": 1,
                               "ldmatrix": head_dim // 8 * ELEMENT_BYTES[dtype] // 2})
