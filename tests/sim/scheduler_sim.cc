@@ -253,7 +253,7 @@ absl::Status SchedulerSim::Reset() {
   if (scheduler_.epoch() <= before) return absl::InternalError("the epoch did not advance");
   worker_.Reset(scheduler_.epoch());
   mirror_ = std::make_unique<TableMirror>(MirrorLimitsOf(scenario_.scheduler));
-  unmirrored_.clear();
+  sampling_.clear();
   OCTAVO_RETURN_IF_ERROR(Repeat(late));
   return DrainFacts();
 }
@@ -277,9 +277,10 @@ absl::Status SchedulerSim::Schedule(SimOutcome* outcome) {
   }
   NoteStarts(*plan);
   const absl::Status valid = worker_.Submit(*plan);
-  unmirrored_.push_back(*plan);
+  const absl::Status mirrored = Mirror(*plan);
   outcome->plans.push_back(*std::move(plan));
   OCTAVO_RETURN_IF_ERROR(valid);
+  OCTAVO_RETURN_IF_ERROR(mirrored);
   return CheckSlots();
 }
 
@@ -306,8 +307,7 @@ absl::Status SchedulerSim::Commit(const SimCommand& command) {
   OCTAVO_RETURN_IF_ERROR(result.status());
   result->compute_seconds = command.compute_seconds;
   result->swap_out_seconds = result->swap_in_seconds = command.swap_seconds;
-  OCTAVO_RETURN_IF_ERROR(Mirror(unmirrored_.front(), *result));
-  unmirrored_.pop_front();
+  RecordSamples(*result);
   OCTAVO_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
   const std::vector<TokenEvent> events = scheduler_.Commit(*result);
   const auto sampled = [this](RequestId id) { return !requests_.at(id).request.beam.has_value(); };
@@ -321,18 +321,39 @@ absl::Status SchedulerSim::Commit(const SimCommand& command) {
   return Receive(events);
 }
 
-absl::Status SchedulerSim::Mirror(const StepPlan& plan, const StepResult& result) {
+absl::Status SchedulerSim::Mirror(const StepPlan& plan) {
   OCTAVO_RETURN_IF_ERROR(mirror_->Apply(plan));
-  auto sample = result.samples.begin();
+  const std::vector<Sampling>* const before = sampling_.empty() ? nullptr : &sampling_.back();
+  for (const SeqSlice& slice : plan.slices) {
+    const MirroredSequence& sequence = *mirror_->Find(slice.sequence);
+    if (!slice.feed_sampled || sequence.last_sampled.has_value()) continue;
+    const auto row = static_cast<size_t>(sequence.sampled_row);
+    if (before == nullptr || row >= before->size() || (*before)[row].sequence != slice.sequence) {
+      return absl::InternalError(absl::StrCat("sequence ", slice.sequence, " is fed row ", row,
+                                              " of the step before, which is not its own"));
+    }
+  }
+  std::vector<Sampling> sampling;
+  const auto expect = [&](SequenceId sequence, int32_t position) {
+    mirror_->ExpectSample(sequence, static_cast<int32_t>(sampling.size()), position);
+    sampling.push_back({sequence, position});
+  };
   for (const SeqSlice& slice : plan.slices) {
     if (!slice.sample) continue;
     const int32_t position = slice.context_length + slice.num_tokens;
-    mirror_->RecordSample(slice.sequence, (sample++)->token, position);
-    for (const Fork& fork : slice.forks) {
-      mirror_->RecordSample(fork.child, (sample++)->token, position);
-    }
+    expect(slice.sequence, position);
+    for (const Fork& fork : slice.forks) expect(fork.child, position);
   }
+  sampling_.push_back(std::move(sampling));
   return absl::OkStatus();
+}
+
+void SchedulerSim::RecordSamples(const StepResult& result) {
+  const std::vector<Sampling>& sampling = sampling_.front();
+  for (size_t i = 0; i < sampling.size(); ++i) {
+    mirror_->RecordSample(sampling[i].sequence, result.samples[i].token, sampling[i].position);
+  }
+  sampling_.pop_front();
 }
 
 absl::Status SchedulerSim::Receive(const std::vector<TokenEvent>& events) {

@@ -82,7 +82,8 @@ class SchedulerSim {
   absl::Status Commit(const SimCommand& command);
   // A result that answers no step in flight must be refused.
   absl::Status Repeat(const std::optional<StepResult>& result) const;
-  absl::Status Mirror(const StepPlan& plan, const StepResult& result);
+  absl::Status Mirror(const StepPlan& plan);
+  void RecordSamples(const StepResult& result);
   absl::Status Receive(const std::vector<TokenEvent>& events);
   absl::Status ReceiveScores(const TokenEvent& event, Expectation* expected);
   absl::Status CheckScores(const TokenEvent& event, const Expectation& expected) const;
@@ -96,9 +97,14 @@ class SchedulerSim {
   std::mt19937_64 random_;
   Scheduler scheduler_;
   ShadowWorker worker_;
-  // The mirror of a real worker sees the same plans, when they run, and must take them all.
+  // The mirror of a real worker that runs ahead sees the same plans, and must take them all. What a
+  // step in flight samples reaches it when the step is committed.
+  struct Sampling {
+    SequenceId sequence = 0;
+    int32_t position = 0;
+  };
   std::unique_ptr<TableMirror> mirror_;
-  std::deque<StepPlan> unmirrored_;
+  std::deque<std::vector<Sampling>> sampling_;  // of the steps in flight
   std::optional<StepResult> last_result_;
   absl::Time now_ = absl::UnixEpoch();
   std::map<RequestId, Expectation> requests_;
