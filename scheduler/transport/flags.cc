@@ -66,7 +66,8 @@ void AddCacheFlags(CLI::App& app, SchedulerFlags* flags) {
       ->check(CLI::IsMember(allocations))
       ->capture_default_str();
   app.add_option("--num-gpu-blocks-override", flags->num_gpu_blocks_override,
-                 "Blocks of KV cache, whatever fits in memory; default: what fits")
+                 "Blocks of KV cache, whatever the workers' memory flags leave, but no more than a "
+                 "worker's memory holds; default: what fits")
       ->check(CLI::Range(int64_t{1}, int64_t{kMost} - 1));
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", flags->enable_prefix_caching,
                "Find prefixes that were computed before, and share their blocks, instead of "
