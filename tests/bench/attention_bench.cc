@@ -114,10 +114,10 @@ double FmaPeak(ThreadPool& pool, Isa isa) {
   std::vector<float> sink(static_cast<size_t>(pool.size()) * 16);
   const Timing timing = Measure(50, [&] {
     pool.Run([&](int thread) {
-      sink[static_cast<size_t>(thread) * 16] = isa == Isa::kAvx512 ? PeakAvx512() : PeakAvx2();
+      sink[static_cast<size_t>(thread) * 16] = isa != Isa::kAvx2 ? PeakAvx512() : PeakAvx2();
     });
   });
-  const double lanes = isa == Isa::kAvx512 ? 16 : 8;
+  const double lanes = isa != Isa::kAvx2 ? 16 : 8;
   return 2 * lanes * 12 * static_cast<double>(kPeakRounds) * pool.size() / timing.min;
 }
 

@@ -1,7 +1,7 @@
 // Speed of the CPU products beside what the machine can do: read bandwidth and f32 FMA peak are
 // measured in the same run, on the same threads.
 //
-//   octavo_matmul_bench [--threads N] [--isa avx2|avx512] [--dtype float32|int8] [--seconds S]
+//   octavo_matmul_bench [--threads N] [--isa avx2|avx512|amx] [--dtype float32|int8] [--seconds S]
 //                       [--only model|Q4_1|...]
 #include <immintrin.h>
 
@@ -76,8 +76,7 @@ double PeakFlops(Isa isa, ThreadPool& pool) {
   const Times times = Measure(0.3, [&] {
     pool.Run([&](int thread) {
       float* sink = &sinks[static_cast<size_t>(thread) * 16];
-      const double done =
-          isa == Isa::kAvx512 ? FmaLoop512(200'000, sink) : FmaLoop256(200'000, sink);
+      const double done = isa != Isa::kAvx2 ? FmaLoop512(200'000, sink) : FmaLoop256(200'000, sink);
       if (thread == 0) operations = done * pool.size();
     });
   });
@@ -259,7 +258,10 @@ int Main(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (flag == "--threads") threads = std::max(1, std::atoi(value.c_str()));
     if (flag == "--seconds") seconds = std::atof(value.c_str());
-    if (flag == "--isa" && value == "avx2") isa = Isa::kAvx2;
+    if (flag == "--isa") {
+      for (const Isa known : kIsas)
+        if (value == Name(known)) isa = known;
+    }
     if (flag == "--dtype" && value == "int8") dtype = ActivationDType::kInt8;
     if (flag == "--only") only = value;
   }

@@ -22,7 +22,7 @@ std::unique_ptr<CpuBackend> MakeCpu(int threads, Isa isa = DetectIsa()) {
 }
 
 std::vector<Isa> Isas() {
-  if (DetectIsa() == Isa::kAvx512) return {Isa::kAvx2, Isa::kAvx512};
+  if (DetectIsa() >= Isa::kAvx512) return {Isa::kAvx2, Isa::kAvx512};
   return {Isa::kAvx2};
 }
 

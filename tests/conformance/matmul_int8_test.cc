@@ -18,9 +18,10 @@ class MatmulInt8Conformance : public MatmulConformance {
  protected:
   // The kernels are chosen by what this machine has; where it lacks VNNI the backend refuses int8.
   void SetUp() override { vnni_ = HasVnni(); }
+  // On the best instruction set, unless one is forced.
   std::vector<float> RunInt8(const PackedLinear& weight, const LinearParams& params, int64_t rows,
                              ThreadPool& pool) {
-    return Run(weight, params, rows, Isa::kAvx512, pool, ActivationDType::kInt8);
+    return Run(weight, params, rows, isa_, pool, ActivationDType::kInt8);
   }
   // Rows of every batch and thread count, for each format.
   void ExpectSameBits(int64_t cols) {
@@ -34,7 +35,7 @@ class MatmulInt8Conformance : public MatmulConformance {
       LinearParams params;
       params.x = View(x, cols);
       const std::vector<float> all = RunInt8(*packed, params, 40, pool_);
-      for (const int64_t rows : {1, 3, 8, 9, 16, 40}) {
+      for (const int64_t rows : {1, 3, 4, 5, 8, 9, 16, 17, 40}) {
         for (ThreadPool* pool : {&pool_, &two_, &three_}) {
           const std::vector<float> some = RunInt8(*packed, params, rows, *pool);
           EXPECT_EQ(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)), 0)
@@ -51,6 +52,7 @@ class MatmulInt8Conformance : public MatmulConformance {
     }
   }
   bool vnni_ = false;
+  Isa isa_ = DetectIsa();
 };
 
 // What the products see: max|x| / 127 per block of 32, to nearest even.
@@ -118,6 +120,40 @@ TEST_F(MatmulInt8Conformance, ARowHasTheSameBitsWhateverTheBatchAndThreads) {
   for (const int64_t cols : {576, 1536}) ExpectSameBits(cols);
 }
 
+// Whatever the instruction set: rows of a tile from one to three registers, K-blocks over and under
+// what is unpacked at a time, outputs that end within a panel.
+TEST_F(MatmulInt8Conformance, ARowHasTheSameBitsOnTilesAsOnVectors) {
+  if (DetectIsa() < Isa::kAmx) GTEST_SKIP() << "this CPU or system has no AMX";
+  const Shape shapes[] = {{31, 32}, {96, 576}, {70, 1536}, {33, 608}};
+  for (const DType dtype : kInt8DTypes) {
+    for (const Shape& shape : shapes) {
+      const StoredWeight weight = RandomWeight(dtype, shape.n, shape.k, 13);
+      LinearSource source;
+      source.parts = {weight.view};
+      const auto packed = Pack(source);
+      ASSERT_NE(packed, nullptr);
+      std::vector<float> x = RandomFloats(40 * shape.k, 14);
+      LinearParams params;
+      params.x = View(x, shape.k);
+      for (int64_t rows = 1; rows <= 40; ++rows) {
+        isa_ = Isa::kAvx512;
+        const std::vector<float> vectors = RunInt8(*packed, params, rows, two_);
+        isa_ = Isa::kAmx;
+        const std::vector<float> tiles = RunInt8(*packed, params, rows, two_);
+        ASSERT_EQ(std::memcmp(vectors.data(), tiles.data(), tiles.size() * sizeof(float)), 0)
+            << Info(dtype).name << " N=" << shape.n << " K=" << shape.k << " M=" << rows;
+      }
+    }
+  }
+}
+
+// A CPU with tiles must still prove what one without them runs.
+TEST_F(MatmulInt8Conformance, VectorsAloneKeepARowsBitsToo) {
+  if (DetectIsa() < Isa::kAmx) GTEST_SKIP() << "the tests above ran on vectors";
+  isa_ = Isa::kAvx512;
+  for (const int64_t cols : {576, 1536}) ExpectSameBits(cols);
+}
+
 TEST_F(MatmulInt8Conformance, OtherFormatsRunInFloat32) {
   if (!vnni_) return;
   for (const DType dtype : {DType::kBF16, DType::kQ5_0, DType::kQ6_K}) {
@@ -129,7 +165,7 @@ TEST_F(MatmulInt8Conformance, OtherFormatsRunInFloat32) {
     std::vector<float> x = RandomFloats(5 * 256, 10);
     LinearParams params;
     params.x = View(x, 256);
-    EXPECT_EQ(RunInt8(*packed, params, 5, two_), Run(*packed, params, 5, Isa::kAvx512, two_));
+    EXPECT_EQ(RunInt8(*packed, params, 5, two_), Run(*packed, params, 5, isa_, two_));
   }
 }
 

@@ -18,8 +18,9 @@ uint16_t HalfBits(float x) { return static_cast<uint16_t>(_cvtss_sh(x, 0)); }
 }  // namespace
 
 std::vector<Isa> Isas() {
-  std::vector<Isa> isas = {Isa::kAvx2};
-  if (DetectIsa() == Isa::kAvx512) isas.push_back(Isa::kAvx512);
+  std::vector<Isa> isas;
+  for (const Isa isa : kIsas)
+    if (isa <= DetectIsa()) isas.push_back(isa);
   return isas;
 }
 

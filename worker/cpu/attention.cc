@@ -97,7 +97,7 @@ absl::Status Attention::Run(const PagedAttentionParams& params) {
   OCTAVO_RETURN_IF_ERROR(ReserveScratch(params.head_dim));
   const KvElement element = ElementOf(layout.dtype());
   const AttentionKernel kernel =
-      isa_ == Isa::kAvx512 ? AttentionKernelAvx512(element) : AttentionKernelAvx2(element);
+      isa_ == Isa::kAvx2 ? AttentionKernelAvx2(element) : AttentionKernelAvx512(element);
   CutTiles(params, layout);
   const bool decode = std::all_of(tiles_.begin(), tiles_.end(),
                                   [](const AttentionTile& tile) { return tile.num_queries == 1; });

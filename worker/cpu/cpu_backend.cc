@@ -35,9 +35,10 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuBackendO
                                                    ", or 0 for one per physical core"));
   const Isa best = DetectIsa();
   const Isa isa = options.isa.value_or(best);
-  if (isa == Isa::kAvx512 && best != Isa::kAvx512)
-    return absl::FailedPreconditionError("this CPU or system has no AVX-512; avx2 is available");
-  if (options.activations == ActivationDType::kInt8 && (isa != Isa::kAvx512 || !HasVnni()))
+  if (isa > best)
+    return absl::FailedPreconditionError(absl::StrCat("this CPU or system has no ", Name(isa), "; ",
+                                                      Name(best), " is the best available"));
+  if (options.activations == ActivationDType::kInt8 && (isa == Isa::kAvx2 || !HasVnni()))
     return absl::FailedPreconditionError(
         "int8 activations need AVX-512 with VNNI; float32 runs on this CPU and instruction set");
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();

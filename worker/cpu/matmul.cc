@@ -83,7 +83,8 @@ QuantOrder QuantOrderOf(const PackedLinear& weight) {
 const MatmulKernels& KernelsOf(const PackedLinear& weight, ActivationDType activations, Isa isa) {
   const bool int8 =
       activations == ActivationDType::kInt8 && QuantOrderOf(weight) != QuantOrder::kNone;
-  return int8 ? MatmulKernelsInt8() : KernelsFor(isa);
+  if (!int8) return KernelsFor(isa);
+  return isa == Isa::kAmx ? MatmulKernelsAmx() : MatmulKernelsInt8();
 }
 
 // One call of RunLinear, as every thread sees it.
@@ -117,6 +118,9 @@ class Product {
           static_cast<size_t>(StagingFloats() + (redundant_ ? chunk_floats : 0)));
       thread.decoded.Reserve(static_cast<size_t>(kernels_.decoded_floats));
       thread.sums.Reserve(static_cast<size_t>(chunk_rows_ * kPanelRows));
+      if (kernels_.arrange != nullptr)
+        thread.arranged.Reserve(
+            static_cast<size_t>(kernels_.arranged_floats(chunk_rows_, weight.k_blocks())));
     }
     if (unfused_)
       both_ = scratch.unfused.Reserve(static_cast<size_t>(chunk_rows_ * weight.out_features()));
@@ -168,8 +172,11 @@ class Product {
     multiply.tiles = tiles;
     multiply.sums = sums;
     multiply.rows = rows;
+    multiply.even_odd = prepare.even_odd;
+    multiply.arranged = own.arranged.data();
     multiply.decoded = own.decoded.data();
     multiply.sums_out = own.sums.data();
+    if (kernels_.arrange != nullptr) kernels_.arrange(multiply);
     const int64_t segments = static_cast<int64_t>(weight_.segments().size());
     for (int64_t s = 0; s < segments; ++s) {
       Multiply(thread, first, weight_.segments()[static_cast<size_t>(s)],

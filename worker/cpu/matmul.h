@@ -49,6 +49,7 @@ class MatmulScratch {
  public:
   struct PerThread {
     FloatBuffer activations;  // one row group, prepared redundantly at small batches
+    FloatBuffer arranged;     // a row chunk, where kernels want it in their own order
     FloatBuffer decoded;      // part of one panel as floats
     FloatBuffer sums;         // accumulators of one panel
   };
@@ -59,9 +60,9 @@ class MatmulScratch {
   std::vector<PerThread> threads;
 };
 
-// REQUIRES: `isa` runs on this CPU, kInt8 only with HasVnni(); params.weight is `weight`; out
-// overlaps neither x nor weights. INVALID_ARGUMENT with value and limit when shapes contradict each
-// other.
+// REQUIRES: `isa` runs on this CPU, kInt8 only above kAvx2 with HasVnni(); params.weight is
+// `weight`; out overlaps neither x nor weights. INVALID_ARGUMENT with value and limit when shapes
+// contradict each other.
 absl::Status RunLinear(const PackedLinear& weight, const LinearParams& params,
                        ActivationDType activations, Isa isa, ThreadPool& pool,
                        MatmulScratch& scratch);

@@ -24,7 +24,8 @@ inline void Multiply(const MultiplyTask& task) {
 }
 
 inline constexpr MatmulKernels kKernels = {
-    TileCount, Prepare, Multiply, Gate, Normalize, kDecodeBlocks*(kBlockFloats + kScaleFloats),
+    TileCount, Prepare, nullptr,   nullptr,
+    Multiply,  Gate,    Normalize, kDecodeBlocks*(kBlockFloats + kScaleFloats),
 };
 
 }  // namespace octavo::OCTAVO_SIMD

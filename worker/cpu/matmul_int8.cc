@@ -146,8 +146,9 @@ void MultiplyInt8(const MultiplyTask& task) {
   }
 }
 
-constexpr MatmulKernels kInt8Kernels = {RowCount, PrepareInt8, MultiplyInt8,
-                                        Gate,     Normalize,   kUnpackBlocks* kUnpackedStride / 4};
+constexpr MatmulKernels kInt8Kernels = {
+    RowCount,     PrepareInt8, nullptr,   nullptr,
+    MultiplyInt8, Gate,        Normalize, kUnpackBlocks* kUnpackedStride / 4};
 
 }  // namespace
 }  // namespace octavo::OCTAVO_SIMD

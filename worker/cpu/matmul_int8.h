@@ -37,6 +37,9 @@ constexpr QuantOrder QuantOrderOf(PackFormat format) {
 // int8 q [k_blocks * 32], float s [k_blocks], float s * sum(q) [k_blocks], int32 sum(q) [k_blocks].
 const MatmulKernels& MatmulKernelsInt8();
 
+// REQUIRES: Isa::kAmx. The same bits.
+const MatmulKernels& MatmulKernelsAmx();
+
 }  // namespace octavo
 
 #endif  // OCTAVO_WORKER_CPU_MATMUL_INT8_H_

@@ -57,8 +57,8 @@ OCTAVO_KERNEL void Unpack(const uint8_t* panel, int64_t first, int64_t last, uin
 // acc [R][32] (0 before block 0) += blocks [first, last) of R prepared rows times `weights`, which
 // start at the first. `weights`: unpacked, or Q8_0 as it is stored.
 template <class W, int R>
-OCTAVO_KERNEL void Int8WideTile(const uint8_t* weights, int64_t first, int64_t last, Int8Rows rows,
-                                PrefetchLines next) {
+OCTAVO_KERNEL void Int8WideTile(const uint8_t* weights, int64_t first, int64_t last,
+                                const Int8Rows& rows, PrefetchLines next) {
   Vec acc[R][2];
   Unroll<R>([&](auto r) OCTAVO_LAMBDA {
     Unroll<2>([&](auto h) OCTAVO_LAMBDA {

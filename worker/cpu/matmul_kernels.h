@@ -46,6 +46,8 @@ struct MultiplyTask {
   const float* tiles = nullptr;  // as PrepareTask leaves them
   const float* sums = nullptr;
   int64_t rows = 0;
+  bool even_odd = false;      // as of PrepareTask
+  float* arranged = nullptr;  // scratch of arranged_floats, what `arrange` left there
   FinishOp finish = FinishOp::kStore;
   float* out = nullptr;  // [rows, out_cols]: the segment's columns of the first row
   int64_t out_stride = 0;
@@ -59,6 +61,10 @@ struct MultiplyTask {
 struct MatmulKernels {
   int64_t (*tile_count)(int64_t rows);
   void (*prepare)(const PrepareTask& task);
+  // Before its first multiplication of a chunk, each thread lays the prepared rows out for itself;
+  // nullptr: as they are. The task names neither panels nor results yet.
+  int64_t (*arranged_floats)(int64_t rows, int64_t k_blocks);
+  void (*arrange)(const MultiplyTask& task);
   void (*multiply)(const MultiplyTask& task);
   // gate[i] = act(gate[i]) * up[i], the arithmetic of the fused gates.
   void (*gate)(FinishOp op, const float* gate, const float* up, float* out, int64_t count);
@@ -70,7 +76,7 @@ const MatmulKernels& MatmulKernelsAvx2();
 const MatmulKernels& MatmulKernelsAvx512();
 
 inline const MatmulKernels& KernelsFor(Isa isa) {
-  return isa == Isa::kAvx512 ? MatmulKernelsAvx512() : MatmulKernelsAvx2();
+  return isa == Isa::kAvx2 ? MatmulKernelsAvx2() : MatmulKernelsAvx512();
 }
 
 }  // namespace octavo

@@ -47,6 +47,9 @@ OCTAVO_SIMD_INLINE void DispatchRows(int64_t n, Body&& body) {
 OCTAVO_SIMD_INLINE void Prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }
+OCTAVO_SIMD_INLINE void PrefetchSecondLevel(const void* address) {
+  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T1);
+}
 
 #if OCTAVO_SIMD_AVX512
 

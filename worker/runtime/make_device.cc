@@ -45,10 +45,10 @@ absl::StatusOr<ActivationDType> ParseActivations(const DeviceOptions& options,
 
 absl::StatusOr<std::optional<Isa>> ParseIsa(const std::string& isa) {
   if (isa == "auto") return std::nullopt;
-  for (const Isa known : {Isa::kAvx2, Isa::kAvx512})
+  for (const Isa known : kIsas)
     if (isa == Name(known)) return known;
   return absl::InvalidArgumentError(
-      absl::StrCat("--isa is ", isa, "; it must be auto, avx2 or avx512"));
+      absl::StrCat("--isa is ", isa, "; it must be auto, avx2, avx512 or amx"));
 }
 
 #if OCTAVO_CUDA

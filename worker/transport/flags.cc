@@ -38,7 +38,7 @@ void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
       ->check(CLI::IsMember({"auto", "stored", "bf16"}))
       ->capture_default_str();
   app.add_option("--isa", device->isa, "Instruction set; auto: the best that this CPU has")
-      ->check(CLI::IsMember({"auto", "avx2", "avx512"}))
+      ->check(CLI::IsMember({"auto", "avx2", "avx512", "amx"}))
       ->capture_default_str();
   app.add_flag("--deterministic", device->deterministic,
                "With --backend cuda: split attention at fixed positions and share no reads between "
