@@ -312,8 +312,8 @@ SchedulerStats Scheduler::stats() const {
   stats.swap_out_bytes_per_second = state.costs.swap_out_bytes_per_second();
   stats.swap_in_bytes_per_second = state.costs.swap_in_bytes_per_second();
   stats.cached_blocks = state.kv.num_cached();
-  stats.free_blocks = state.kv.num_free() - stats.cached_blocks;
-  stats.active_blocks = stats.num_blocks - state.kv.num_free();
+  stats.free_blocks = state.kv.num_unheld() - stats.cached_blocks;
+  stats.active_blocks = stats.num_blocks - state.kv.num_unheld();
   stats.shared_blocks = state.kv.num_shared();
   stats.saved_blocks = state.kv.num_saved();
   stats.held_slots = state.kv.held_slots();

@@ -45,7 +45,7 @@ SlotUse Scheduler::slot_use() const {
     use.reserved += request->spare.num_blocks() * state.kv.block_size();
   }
   use.internal = state.kv.held_slots() - use.used - use.reserved;
-  use.free = state.kv.num_free() * state.kv.block_size();
+  use.free = state.kv.num_unheld() * state.kv.block_size();
   use.head_wait = state.head_wait;
   return use;
 }

@@ -207,11 +207,23 @@ void StepBuilder::BeginTables(RequestState* request, const Return& retained) {
   if (publishes) state_.producers.Add(source, source->computed / kv.block_size());
 }
 
+bool StepBuilder::LendsByChunk(const SequenceState& choice) const {
+  const RequestState& request = *choice.request;
+  // Further choices begin with blocks of the first before it has computed them, and who is immune
+  // has all that it will need.
+  return request.beams == nullptr && (request.single() || !request.forked) &&
+         !Windowed(state_.config) && !Immune(state_.config, request);
+}
+
 void StepBuilder::ReserveTable(SequenceState* choice) {
   KvManager& kv = state_.kv;
   if (state_.config.kv_allocation != KvAllocation::kPaged) {
     const int64_t tokens = ReservedTokens(state_.config, *choice->request);
     OCTAVO_CHECK(kv.ReserveRun(&choice->table, tokens), "sequence=", choice->id);
+    return;
+  }
+  if (LendsByChunk(*choice)) {
+    OCTAVO_CHECK(kv.Promise(&choice->table, choice->num_known()), "sequence=", choice->id);
     return;
   }
   std::vector<BlockId> added;

@@ -177,11 +177,16 @@ void StepBuilder::Prefill(SequenceState* choice, bool may_preempt) {
   OCTAVO_CHECK(state_.kv.ReserveWindows(&choice->table, first, int64_t{first} + num_tokens,
                                         &request->spare, &lent),
                "sequence=", choice->id, " tokens=", num_tokens);
+  std::vector<BlockId> added;
+  if (choice->table.promised() > 0) {
+    state_.kv.TakePromised(&choice->table, int64_t{first} + num_tokens, &added);
+  }
   SeqSlice& slice = AddSlice(choice, num_tokens, /*sample=*/num_tokens == left);
   slice.tokens.assign(choice->tokens.begin() + first, choice->tokens.begin() + first + num_tokens);
   if (!choice->started) {
     Begin(choice, &slice);
   } else {
+    slice.new_blocks = std::move(added);
     slice.replaced = std::move(lent);
   }
   record_->prefill_tokens += num_tokens;

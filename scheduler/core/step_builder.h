@@ -69,6 +69,8 @@ class StepBuilder {
   // Whether the free blocks, but for `reserve`, can hold it. Says why not in state_.head_wait.
   bool Fits(RequestState* request, int64_t reserve);
   bool FitsInARow(const RequestState& request);
+  // Its table gets blocks as its tokens are computed, out of those promised to it at admission.
+  bool LendsByChunk(const SequenceState& choice) const;
   void ReserveTable(SequenceState* choice);
   // How the table of a returning request begins: with `found` blocks of the index, then with those
   // up to `end` that it had before, of which `intact` are still there and the rest on the host.

@@ -22,6 +22,7 @@ class BlockTable {
     slid_ = std::exchange(other.slid_, 0);
     borrowed_ = std::exchange(other.borrowed_, 0);
     writable_ = std::exchange(other.writable_, 0);
+    promised_ = std::exchange(other.promised_, 0);
     return *this;
   }
 
@@ -32,6 +33,8 @@ class BlockTable {
   int64_t slid() const { return slid_; }
   // Of blocks put aside: how many more came from the pool because none was left of them.
   int64_t borrowed() const { return borrowed_; }
+  // Blocks that it does not have yet, but that nobody else gets.
+  int64_t promised() const { return promised_; }
 
  private:
   friend class KvManager;
@@ -41,6 +44,7 @@ class BlockTable {
   // Positions before this one that are not written yet are in blocks that only this table holds; 0:
   // nobody looked since it was shared. Most decodes need not look at their block again.
   int64_t writable_ = 0;
+  int64_t promised_ = 0;
 };
 
 }  // namespace octavo

@@ -99,6 +99,23 @@ bool KvManager::Reserve(BlockTable* table, int64_t tokens, std::vector<BlockId>*
   return true;
 }
 
+bool KvManager::Promise(BlockTable* table, int64_t tokens) {
+  OCTAVO_CHECK(num_windowed() == 0 && table->promised_ == 0, "promised=", table->promised_);
+  const int64_t blocks = BlocksMissing(*table, tokens);
+  if (blocks > num_free()) return false;
+  table->promised_ = blocks;
+  promised_ += blocks;
+  return true;
+}
+
+void KvManager::TakePromised(BlockTable* table, int64_t tokens, std::vector<BlockId>* added) {
+  const int64_t blocks = BlocksMissing(*table, tokens);
+  OCTAVO_CHECK(blocks <= table->promised_, "blocks=", blocks, " promised=", table->promised_);
+  table->promised_ -= blocks;
+  promised_ -= blocks;
+  OCTAVO_CHECK(Reserve(table, tokens, added), "tokens=", tokens, " free=", num_free());
+}
+
 bool KvManager::ReserveRun(BlockTable* table, int64_t tokens) {
   OCTAVO_CHECK(table->empty() && !caches() && num_groups_ == 1, "blocks=", table->num_blocks());
   const int64_t count = BlocksFor(tokens);
@@ -189,7 +206,9 @@ void KvManager::Resume(BlockTable* table, std::span<const RetainedBlock> blocks,
 int64_t KvManager::LookToWrite(const BlockTable& table, int64_t position) const {
   const int64_t row = position / block_size_;
   const int64_t begin = row * num_groups_;
-  if (begin >= table.num_blocks()) return begin + num_groups_ - table.num_blocks();
+  if (begin >= table.num_blocks()) {
+    return begin + num_groups_ - table.num_blocks() - table.promised_;
+  }
   int64_t blocks = 0;
   for (int64_t i = begin; i < begin + num_groups_; ++i) {
     const BlockId block = table.blocks_[static_cast<size_t>(i)];
@@ -248,6 +267,7 @@ void KvManager::Fill(const BlockTable& table, int64_t from, int64_t to) {
 
 void KvManager::Release(BlockTable* table, StepId last_step, bool ended) {
   table->slid_ = table->borrowed_ = table->writable_ = 0;
+  promised_ -= std::exchange(table->promised_, 0);
   if (table->empty()) return;
   if (last_step <= committed_) {
     std::vector<BlockId>& blocks = table->blocks_;
@@ -327,7 +347,9 @@ void KvManager::CheckInvariants(const std::vector<const BlockTable*>& tables) co
   const size_t entries = static_cast<size_t>(num_blocks()) + 1;
   std::vector<int32_t> holders(entries, 0);
   std::vector<int32_t> deferred_holders(entries, 0);
+  int64_t promised = 0;
   const auto count = [&](const BlockTable& table, std::vector<int32_t>* counts) {
+    promised += table.promised();
     for (const BlockId block : table.blocks()) {
       OCTAVO_CHECK(block >= kPaddingBlock && block <= num_blocks(), "block=", block);
       OCTAVO_CHECK(block != kPaddingBlock || num_windowed() > 0, "a table lacks a block");
@@ -341,6 +363,8 @@ void KvManager::CheckInvariants(const std::vector<const BlockTable*>& tables) co
     count(deferred.table, &holders);
     count(deferred.table, &deferred_holders);
   }
+  OCTAVO_CHECK(promised == promised_ && num_free() >= 0, "promised=", promised_,
+               " counted=", promised, " free=", num_free());
   OCTAVO_CHECK(deferred_holders == deferred_holders_, "deferred holders are miscounted");
   int64_t only_deferred = 0;
   int64_t cached = 0;

@@ -44,7 +44,9 @@ class KvManager {
 
   int32_t block_size() const { return block_size_; }  // tokens
   int64_t num_blocks() const { return pool_.num_blocks(); }
-  int64_t num_free() const { return pool_.num_free(); }  // cached ones included
+  // Blocks that no table holds, cached ones included, and those of them that none was promised.
+  int64_t num_unheld() const { return pool_.num_free(); }
+  int64_t num_free() const { return num_unheld() - promised_; }
   int64_t num_cached() const { return num_cached_; }
   int64_t num_shared() const { return pool_.num_shared(); }
   int64_t num_saved() const { return pool_.num_saved(); }
@@ -57,7 +59,7 @@ class KvManager {
   bool caches() const { return cache_.enabled(); }
   // Slots of the blocks that tables hold, deferred ones not counted, each block once however many
   // hold it; and how many of those slots have a token, written or about to be by a step in flight.
-  int64_t held_slots() const { return (num_blocks() - num_free() - num_deferred_) * block_size_; }
+  int64_t held_slots() const { return (num_blocks() - num_unheld() - num_deferred_) * block_size_; }
   int64_t filled_slots() const { return filled_slots_; }
 
   int64_t num_groups() const { return num_groups_; }
@@ -82,6 +84,11 @@ class KvManager {
   // Makes `table` have the rows of `tokens` tokens, with the blocks of groups that see all, and
   // appends the entries it gained to `added`. All or nothing: false when too few are free (kv.4).
   bool Reserve(BlockTable* table, int64_t tokens, std::vector<BlockId>* added);
+  // Promises `table` what it lacks for `tokens` tokens: nobody else gets it, and until the table
+  // takes it, found blocks among it stay in the index. All or nothing. Not with windows.
+  bool Promise(BlockTable* table, int64_t tokens);
+  // Reserve, out of what was promised. REQUIRES: that is enough.
+  void TakePromised(BlockTable* table, int64_t tokens, std::vector<BlockId>* added);
   // Contiguous allocation: an empty `table` gets `tokens` tokens' worth of blocks with ids in a
   // row, first fit from the lowest. False when no run of free blocks is that long, however many
   // there are. Not together with the prefix index or with windows.
@@ -89,9 +96,10 @@ class KvManager {
   bool ReserveRun(BlockTable* table, int64_t tokens);
   // `blocks` more blocks, whatever they will be for. All or nothing.
   bool ReserveSpare(BlockTable* spare, int64_t blocks);
-  // Empties `table`. Its blocks return tail first (kv.5), once `last_step`, the last step that
-  // named them, is committed; 0: no step did. When its sequence has `ended`, blocks that the index
-  // does not name are of no use to anybody any more and are lent before those that may be.
+  // Empties `table`; what it was promised is free at once. Its blocks return tail first (kv.5),
+  // once `last_step`, the last step that named them, is committed; 0: no step did. When its
+  // sequence has `ended`, blocks that the index does not name are of no use to anybody any more and
+  // are lent before those that may be.
   void Release(BlockTable* table, StepId last_step, bool ended = false);
 
   // Windows. Entries that windowed groups lack to compute positions [`from`, `to`). REQUIRES: the
@@ -246,6 +254,7 @@ class KvManager {
   std::vector<Deferred> deferred_;         // in order of release
   std::vector<int32_t> deferred_holders_;  // [num_blocks + 1], by block
   int64_t num_deferred_ = 0;
+  int64_t promised_ = 0;         // to all tables
   std::vector<int32_t> filled_;  // [num_blocks + 1], by block: its slots with a token; stale: free
   int64_t filled_slots_ = 0;     // over the blocks in held_slots
   std::vector<BlockId> displaced_;  // scratch

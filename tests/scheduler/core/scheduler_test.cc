@@ -42,16 +42,43 @@ TEST(Scheduler, ChunksAPromptAndSamplesOnlyAtItsEnd) {  // step.2, step.3
   Harness harness(config);
   harness.Add(MakeRequest(1, 16, 3));
   std::vector<int32_t> sizes;
+  std::vector<size_t> blocks;
   for (int i = 0; i < 3; ++i) {
     const StepPlan plan = harness.Step();
     const SeqSlice& slice = plan.slices.at(0);
     sizes.push_back(slice.num_tokens);
+    blocks.push_back(slice.new_blocks.size());
     EXPECT_EQ(slice.context_length, i * 7);
     EXPECT_EQ(slice.sample, i == 2);
     EXPECT_EQ(slice.start.has_value(), i == 0);
-    EXPECT_EQ(slice.new_blocks.empty(), i != 0);  // admission reserved the whole prompt
   }
   EXPECT_THAT(sizes, ElementsAre(7, 7, 2));
+  EXPECT_THAT(blocks, ElementsAre(2, 2, 0));  // lent as they are written
+}
+
+TEST(Scheduler, APromptHoldsWhatIsComputedAndIsPromisedTheRest) {  // kv.4
+  SchedulerConfig config = SmallConfig();
+  config.num_blocks = 12;
+  config.max_model_len = 48;
+  config.max_prefill_chunk = 8;
+  Harness harness(config);
+  harness.Add(MakeRequest(1, 40, 3));
+  harness.Step();
+  SchedulerStats stats = harness.scheduler.stats();
+  EXPECT_EQ(stats.active_blocks, 2);
+  EXPECT_EQ(stats.free_blocks, 10);
+  EXPECT_EQ(stats.held_slots, stats.filled_slots);
+  // 10 blocks are free, and 8 of them promised: a prompt of 3 blocks waits, one of 2 would not.
+  harness.Add(MakeRequest(2, 12, 3));
+  EXPECT_EQ(harness.Step().slices.size(), 1u);
+  EXPECT_EQ(harness.scheduler.stats().waiting, 1);
+  // What was promised comes back with the request.
+  harness.scheduler.Abort(1);
+  harness.scheduler.CheckInvariants();
+  EXPECT_EQ(harness.Step().slices.at(0).num_tokens, 8);
+  stats = harness.scheduler.stats();
+  EXPECT_EQ(stats.active_blocks, 2);
+  EXPECT_EQ(stats.waiting, 0);
 }
 
 TEST(Scheduler, ALastChunkOfOneTokenIsSentNotFed) {
