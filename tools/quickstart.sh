@@ -46,7 +46,7 @@ while [ $# -gt 0 ]; do
 done
 
 [ -x "$bin/octavo" ] || need_space 3
-install_packages
+install_packages tools/packages.txt
 build_release octavo octavo-scheduler octavo-worker
 tools/fetch_model.sh
 

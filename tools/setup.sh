@@ -22,19 +22,21 @@ need_space() {
   fi
 }
 
+# missing_packages FILE...: names of packages, one a line, that the machine lacks.
 missing_packages() {
   local package
-  grep -v '^#' tools/packages.txt | while read -r package; do
+  grep -hv '^#' "$@" | while read -r package; do
     dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed' ||
       printf '%s\n' "$package"
   done
 }
 
+# install_packages FILE...: what these lists name and the machine lacks.
 install_packages() {
   command -v dpkg-query >/dev/null ||
     fail "this is not Debian: dpkg-query is missing" "Octavo is built and tested on Debian 12."
   local missing
-  missing=$(missing_packages | tr '\n' ' ')
+  missing=$(missing_packages "$@" | tr '\n' ' ')
   [ -n "$missing" ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
     fail "these packages are missing and only root may install them: $missing" \

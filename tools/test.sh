@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 . tools/setup.sh
 
 [ -d build/release ] || need_space 6
-install_packages
+install_packages tools/packages.txt
 make_venv
 if ! build/venv/bin/python -m pip install --quiet --disable-pip-version-check \
   -r tests/requirements.txt >build/pip.log 2>&1; then

@@ -7,7 +7,6 @@
 #include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/log.h"
-#include "common/status_macros.h"
 
 namespace octavo {
 namespace {
@@ -200,27 +199,6 @@ void EngineLoop::OnAdd(AddCommand command) {
   streams_.Admit(id, std::move(command.stream), arrival, choices);
 }
 
-void EngineLoop::OnResult(const StepResult& result) {
-  if (scheduler_ == nullptr || result.epoch != scheduler_->epoch() || in_flight_.empty()) return;
-  if (const absl::Status valid = scheduler_->CheckResult(result); !valid.ok()) {
-    group_.DeclareLost(
-        absl::InternalError(absl::StrCat("a worker answered wrongly: ", valid.message())));
-    return;
-  }
-  const absl::Time start = absl::Now();
-  std::vector<TokenEvent> events = scheduler_->Commit(result);
-  const double seconds = in_flight_.front().schedule_seconds + SecondsSince(start);
-  in_flight_.pop_front();
-  if (!in_flight_.empty()) in_flight_.front().oldest_since = start;
-  current_.latencies.schedule.Observe(seconds);
-  current_.latencies.recent_schedule.Add(seconds);
-  current_.latencies.worker.Observe(result.compute_seconds);
-  for (TokenEvent& event : events) {
-    if (event.request_ended) traffic_.Ended(event.prompt_tokens, event.generated_tokens);
-    streams_.Deliver(std::move(event), start);
-  }
-}
-
 void EngineLoop::ScheduleSteps() {
   while (current_.state == EngineState::kReady && in_flight_.size() < kMaxStepsInFlight) {
     const absl::Time now = absl::Now();
@@ -231,92 +209,12 @@ void EngineLoop::ScheduleSteps() {
   }
 }
 
-void EngineLoop::DeliverAborts() {
-  const absl::Time now = absl::Now();
-  for (TokenEvent& event : scheduler_->TakeAbortEvents()) {
-    if (event.request_ended) traffic_.Ended(event.prompt_tokens, event.generated_tokens);
-    streams_.Deliver(std::move(event), now);
-  }
-}
-
-void EngineLoop::NotePreemptions() {
-  const absl::Time now = absl::Now();
-  for (const PreemptionEvent& event : scheduler_->TakePreemptions()) {
-    OCTAVO_LOG(kInfo, PreemptionLine(event));
-    if (event.reason == PreemptionReason::kNoFreeBlocks) {
-      const auto advice =
-          preemption_watch_.Record(now, event, scheduler_->stats().running, current_.capacity);
-      if (advice.has_value()) OCTAVO_LOG(kWarning, *advice);
-      continue;
-    }
-    if (streams_.NoteReset(event.request) < options_.max_resets_without_token) continue;
-    ++current_.failed_requests;
-    streams_.FailOnAbort(
-        event.request, absl::InternalError(
-                           absl::StrCat("the workers were lost ", options_.max_resets_without_token,
-                                        " times in a row while computing this request")));
-    scheduler_->Abort(event.request);
-  }
-  DeliverAborts();
-}
-
 void EngineLoop::CheckStepTimeout() {
   if (in_flight_.empty() || absl::Now() < in_flight_.front().oldest_since + options_.step_timeout)
     return;
   group_.DeclareLost(absl::DeadlineExceededError(
       absl::StrCat("step ", in_flight_.front().step, " was not answered within ",
                    absl::FormatDuration(options_.step_timeout))));
-}
-
-void EngineLoop::StartBringUp(Epoch epoch) {
-  bring_up_.join();
-  bring_up_ = std::thread([this, epoch, stats = scheduler_->stats()] {
-    BringUpAgain(epoch, stats.num_blocks, stats.num_swap_blocks);
-  });
-}
-
-void EngineLoop::BringUpFirst() {
-  const absl::Status failure = [this]() -> absl::Status {
-    while (true) {
-      OCTAVO_ASSIGN_OR_RETURN(const GroupCapacity capacity, group_.Connect());
-      OCTAVO_ASSIGN_OR_RETURN(
-          const CacheGeometry geometry,
-          CacheGeometry::Create(capacity.kv_shape, options_.group.config.kv_dtype,
-                                options_.scheduler.block_size));
-      SchedulerConfig config = options_.scheduler;
-      config.num_blocks = capacity.num_blocks;
-      config.group_windows = WindowsOf(geometry.groups());
-      config.num_swap_blocks = capacity.num_swap_blocks;
-      config.block_bytes = geometry.bytes_per_block();
-      if (absl::Status valid = Validate(config); !valid.ok())
-        return absl::FailedPreconditionError(
-            absl::StrCat(valid.message(), " (", capacity.reason, ")"));
-      auto scheduler = std::make_unique<Scheduler>(config);
-      const Epoch epoch = scheduler->epoch();
-      const absl::Status configured =
-          group_.Configure(epoch, config.num_blocks, config.num_swap_blocks);
-      if (configured.ok()) {
-        OCTAVO_LOG(kInfo, "KV cache blocks=", config.num_blocks, " from ", capacity.reason,
-                   "; host blocks for swapping=", config.num_swap_blocks);
-        mailbox_.Ready({epoch, std::move(scheduler), geometry});
-        return absl::OkStatus();
-      }
-      if (!group_.PauseAfter(configured)) return configured;
-    }
-  }();
-  if (!failure.ok()) mailbox_.Refused(failure);
-}
-
-void EngineLoop::BringUpAgain(Epoch epoch, int64_t num_blocks, int64_t num_swap_blocks) {
-  while (true) {
-    group_.StopStreams();
-    if (!group_.Reconnect().ok()) return;
-    const absl::Status configured = group_.Configure(epoch, num_blocks, num_swap_blocks);
-    if (configured.ok()) break;
-    OCTAVO_LOG(kWarning, "workers are back but do not serve: ", configured.ToString());
-    if (!group_.Pause()) return;
-  }
-  mailbox_.Ready({.epoch = epoch, .scheduler = nullptr, .geometry = {}});
 }
 
 void EngineLoop::Publish() {

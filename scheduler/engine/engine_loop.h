@@ -99,15 +99,17 @@ class EngineLoop {
   void OnReady(GroupReady ready);
   void OnLost(const GroupLost& lost);
   void OnAdd(AddCommand command);
-  void OnResult(const StepResult& result);
   void ScheduleSteps();
-  void DeliverAborts();
-  void NotePreemptions();
   void CheckStepTimeout();
   void Publish();
   absl::Duration WaitTime() const;
 
-  // On the bring-up thread.
+  // engine_delivery.cc
+  void OnResult(const StepResult& result);
+  void DeliverAborts();
+  void NotePreemptions();
+
+  // engine_bring_up.cc. The first two run on the bring-up thread.
   void BringUpFirst();
   void BringUpAgain(Epoch epoch, int64_t num_blocks, int64_t num_swap_blocks);
   void StartBringUp(Epoch epoch);
