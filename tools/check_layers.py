@@ -8,7 +8,7 @@ import re
 import sys
 
 ABSL, JSON, GRPC, CLI = "absl/", "nlohmann/", ("grpcpp/", "grpc/", "google/protobuf/"), "CLI/"
-PROTO = ("octavo/v1/", "octavo/worker/v1/", "google/rpc/", "grpc/health/v1/")
+PROTO = ("octavo/v1/", "octavo/worker/v1/", "google/rpc/", "grpc/health/v1/", "vllm/grpc/engine/")
 
 # folder: (folders of ours, foreign prefixes)
 ARROWS = {

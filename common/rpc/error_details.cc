@@ -38,6 +38,11 @@ absl::Status InvalidField(absl::string_view field, absl::string_view description
                         {{std::string(field), std::string(description)}});
 }
 
+absl::Status FieldOutOfRange(absl::string_view field, absl::string_view value,
+                             absl::string_view limit) {
+  return InvalidField(field, absl::StrCat("is ", value, "; it must be ", limit));
+}
+
 absl::Status UnservedFields(const std::vector<FieldViolation>& fields) {
   const std::string names = absl::StrJoin(
       fields, ", ", [](std::string* out, const FieldViolation& v) { out->append(v.field); });

@@ -31,6 +31,9 @@ struct ResourceDetail {
 
 // INVALID_ARGUMENT whose message is "field: description", with that BadRequest.
 absl::Status InvalidField(absl::string_view field, absl::string_view description);
+// InvalidField of a value and what it must be: "sampling.n: is 65; it must be in [1, 64]".
+absl::Status FieldOutOfRange(absl::string_view field, absl::string_view value,
+                             absl::string_view limit);
 // UNIMPLEMENTED with one violation per field; the message names them all.
 absl::Status UnservedFields(const std::vector<FieldViolation>& fields);
 

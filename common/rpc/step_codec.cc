@@ -28,6 +28,8 @@ absl::StatusOr<double> Seconds(absl::string_view what, double value) {
 }
 
 absl::StatusOr<SequenceStart> DecodeStart(const worker::v1::SequenceStart& message) {
+  if (message.has_rules() || message.counts_size() > 0 || message.sampling().typical_p() != 0)
+    return absl::InvalidArgumentError("rules, counts and typical_p are not known here");
   SequenceStart start;
   start.choice_index = message.choice_index();
   SamplingParams& sampling = start.sampling;
@@ -67,6 +69,9 @@ absl::StatusOr<SeqSlice> DecodeSlice(const worker::v1::SeqSlice& message,
                                      const StepLimits& limits) {
   SeqSlice slice;
   slice.sequence = message.sequence();
+  if (message.masked())
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", slice.sequence, " waits for masks; they are not known here"));
   if (message.has_start()) {
     OCTAVO_ASSIGN_OR_RETURN(slice.start, DecodeStart(message.start()));
   }

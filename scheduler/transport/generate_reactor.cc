@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "scheduler/transport/engine_errors.h"
 #include "scheduler/transport/request_translation.h"
+#include "scheduler/transport/served_fields.h"
 
 namespace octavo {
 namespace {

@@ -12,6 +12,7 @@
 #include "common/rpc/grpc_status.h"
 #include "common/status_macros.h"
 #include "scheduler/transport/engine_errors.h"
+#include "scheduler/transport/served_fields.h"
 
 namespace octavo {
 namespace {
@@ -24,6 +25,7 @@ int TaskThreads() {
 
 absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& request,
                       v1::TokenizeResponse* response) {
+  OCTAVO_RETURN_IF_ERROR(CheckServed(request));
   TokenizedPrompt prompt;
   switch (request.input_case()) {
     case v1::TokenizeRequest::kText: {

@@ -28,9 +28,9 @@ RemoteStepStream::~RemoteStepStream() {
 absl::Status RemoteStepStream::Submit(const StepPlan& plan) {
   absl::MutexLock lock(&mutex_);
   if (!held_) return absl::UnavailableError(absl::StrCat("worker ", worker_, " is gone"));
-  worker::v1::StepPlan& message = outgoing_.emplace_back();
-  EncodePlan(plan, &message);
-  message.set_epoch(epoch_.wire);
+  worker::v1::StepRequest& message = outgoing_.emplace_back();
+  EncodePlan(plan, message.mutable_plan());
+  message.mutable_plan()->set_epoch(epoch_.wire);
   if (outgoing_.size() == 1) StartWrite(&message);
   return absl::OkStatus();
 }

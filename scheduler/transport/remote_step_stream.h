@@ -23,7 +23,7 @@ struct EpochPair {
 
 // Submit is called by one thread; the sink by gRPC's.
 class RemoteStepStream
-    : public grpc::ClientBidiReactor<worker::v1::StepPlan, worker::v1::StepResult> {
+    : public grpc::ClientBidiReactor<worker::v1::StepRequest, worker::v1::StepResult> {
  public:
   // Opens the call. `stub` outlives the stream. `worker` names it in errors.
   RemoteStepStream(worker::v1::Worker::Stub* stub, std::string worker, EpochPair epoch,
@@ -50,7 +50,8 @@ class RemoteStepStream
   worker::v1::StepResult incoming_;  // of the read in progress
 
   absl::Mutex mutex_;
-  std::deque<worker::v1::StepPlan> outgoing_ ABSL_GUARDED_BY(mutex_);  // the first is being written
+  // The first is being written.
+  std::deque<worker::v1::StepRequest> outgoing_ ABSL_GUARDED_BY(mutex_);
   bool held_ ABSL_GUARDED_BY(mutex_) = true;       // writes may start: gRPC must not end the call
   bool answered_ ABSL_GUARDED_BY(mutex_) = false;  // with an error: nothing follows it
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "octavo/v1/generation.pb.h"
 #include "scheduler/core/request.h"
@@ -16,10 +15,6 @@ namespace octavo {
 inline constexpr size_t kMaxRequestIdBytes = 256;
 inline constexpr size_t kMaxCacheSaltBytes = 256;
 inline constexpr int32_t kDefaultMaxTokens = 256;
-
-// UNIMPLEMENTED naming every field whose value asks for what this version does not do, also fields
-// that it does not know. A value that asks for nothing (n = 1, a penalty that is neutral) is fine.
-absl::Status CheckServed(const v1::GenerateRequest& request);
 
 // INVALID_ARGUMENT with a BadRequest, or NOT_FOUND for another model's name. Tokenises, so call it
 // on a thread that may be busy for a while. Id and arrival stay unset. `random_seed` is used when

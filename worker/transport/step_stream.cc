@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/step_codec.h"
+#include "common/status_macros.h"
 
 namespace octavo {
 namespace {
@@ -39,11 +40,23 @@ StepStream::StepStream(LocalExecutor& executor)
 
 void StepStream::OnReadDone(bool ok) {
   if (!ok) return End(absl::OkStatus());
-  const absl::StatusOr<StepPlan> plan = DecodePlan(message_, StepLimits{});
-  if (!plan.ok()) return End(plan.status());
-  if (const absl::Status status = executor_.Submit(session_, *plan); !status.ok())
-    return End(status);
+  if (const absl::Status status = Accept(message_); !status.ok()) return End(status);
   StartRead(&message_);
+}
+
+absl::Status StepStream::Accept(const worker::v1::StepRequest& request) {
+  switch (request.request_case()) {
+    case worker::v1::StepRequest::kPlan: {
+      OCTAVO_ASSIGN_OR_RETURN(const StepPlan plan, DecodePlan(request.plan(), StepLimits{}));
+      return executor_.Submit(session_, plan);
+    }
+    case worker::v1::StepRequest::kMasks:
+      return absl::InvalidArgumentError(
+          absl::StrCat("masks of step ", request.masks().step(), ": no step waits for masks"));
+    case worker::v1::StepRequest::REQUEST_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("a step request holds neither a plan nor masks");
 }
 
 void StepStream::OnAnswer(absl::StatusOr<StepResult> answer) {

@@ -19,7 +19,7 @@ namespace octavo {
 
 // Lives from the call's start until gRPC says OnDone, and then deletes itself. gRPC's threads read
 // plans and the device thread writes results, so a step costs no hand-over between threads of ours.
-class StepStream : public grpc::ServerBidiReactor<worker::v1::StepPlan, worker::v1::StepResult> {
+class StepStream : public grpc::ServerBidiReactor<worker::v1::StepRequest, worker::v1::StepResult> {
  public:
   // Opens a session of the configured epoch, or ends the call with why there is none. REQUIRES:
   // `executor` outlives the call.
@@ -37,6 +37,7 @@ class StepStream : public grpc::ServerBidiReactor<worker::v1::StepPlan, worker::
     StepStream* stream ABSL_GUARDED_BY(mutex) = nullptr;
   };
 
+  absl::Status Accept(const worker::v1::StepRequest& request);
   void OnAnswer(absl::StatusOr<StepResult> answer);
   // The call ends with `status` once the results before it are written; the session is abandoned.
   void End(const absl::Status& status);
@@ -46,7 +47,7 @@ class StepStream : public grpc::ServerBidiReactor<worker::v1::StepPlan, worker::
   LocalExecutor& executor_;
   const std::shared_ptr<Anchor> anchor_;
   LocalExecutor::SessionId session_ = 0;
-  worker::v1::StepPlan message_;  // being read
+  worker::v1::StepRequest message_;  // being read
 
   absl::Mutex mutex_;
   std::deque<worker::v1::StepResult> outbox_ ABSL_GUARDED_BY(mutex_);  // front: being written

@@ -17,7 +17,8 @@ constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 absl::Status StoppingError() { return absl::UnavailableError("the worker is stopping"); }
 
 // Ends a call that comes while the worker stops.
-class RefusedStream : public grpc::ServerBidiReactor<worker::v1::StepPlan, worker::v1::StepResult> {
+class RefusedStream
+    : public grpc::ServerBidiReactor<worker::v1::StepRequest, worker::v1::StepResult> {
  public:
   RefusedStream() { Finish(ToGrpcStatus(StoppingError())); }
   void OnDone() override { delete this; }
@@ -79,7 +80,7 @@ grpc::Status WorkerService::Reset(grpc::ServerContext*, const worker::v1::ResetR
   return grpc::Status::OK;
 }
 
-grpc::ServerBidiReactor<worker::v1::StepPlan, worker::v1::StepResult>* WorkerService::Step(
+grpc::ServerBidiReactor<worker::v1::StepRequest, worker::v1::StepResult>* WorkerService::Step(
     grpc::CallbackServerContext*) {
   if (stopping_) return new RefusedStream();
   return new StepStream(executor_);

@@ -31,7 +31,7 @@ class WorkerService
                          worker::v1::ConfigureResponse* response) override;
   grpc::Status Reset(grpc::ServerContext* context, const worker::v1::ResetRequest* request,
                      worker::v1::ResetResponse* response) override;
-  grpc::ServerBidiReactor<worker::v1::StepPlan, worker::v1::StepResult>* Step(
+  grpc::ServerBidiReactor<worker::v1::StepRequest, worker::v1::StepResult>* Step(
       grpc::CallbackServerContext* context) override;
 
  private:

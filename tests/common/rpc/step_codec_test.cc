@@ -189,6 +189,22 @@ TEST(StepCodec, RefusesWhatBreaksAPlanWithValueAndLimit) {
   EXPECT_THAT(ErrorOf(plan), HasSubstr("temperature is -1"));
 }
 
+TEST(StepCodec, RefusesWhatIsNotComputedYet) {
+  auto plan = ValidPlan();
+  plan.mutable_slices(0)->set_masked(true);
+  EXPECT_EQ(ErrorOf(plan), "sequence 7 waits for masks; they are not known here");
+  const std::string refused = "rules, counts and typical_p are not known here";
+  plan = ValidPlan();
+  plan.mutable_slices(0)->mutable_start()->mutable_rules();
+  EXPECT_EQ(ErrorOf(plan), refused);
+  plan = ValidPlan();
+  plan.mutable_slices(0)->mutable_start()->add_counts()->set_token(1);
+  EXPECT_EQ(ErrorOf(plan), refused);
+  plan = ValidPlan();
+  plan.mutable_slices(0)->mutable_start()->mutable_sampling()->set_typical_p(0.5);
+  EXPECT_EQ(ErrorOf(plan), refused);
+}
+
 TEST(StepCodec, RefusesScoresOfRowsThatAreNotThere) {
   const auto error = [](uint32_t first_row, std::vector<uint32_t> targets, uint32_t num_top) {
     auto plan = ValidPlan();

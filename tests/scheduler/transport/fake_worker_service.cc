@@ -37,7 +37,7 @@ grpc::Status FakeWorkerService::Configure(grpc::ServerContext*,
 
 grpc::Status FakeWorkerService::Step(
     grpc::ServerContext* context,
-    grpc::ServerReaderWriter<worker::v1::StepResult, worker::v1::StepPlan>* stream) {
+    grpc::ServerReaderWriter<worker::v1::StepResult, worker::v1::StepRequest>* stream) {
   absl::MutexLock only_stream(&stream_mutex_);
   const absl::Status started =
       executor_.Start([context, stream](absl::StatusOr<StepResult> result) {
@@ -48,9 +48,9 @@ grpc::Status FakeWorkerService::Step(
         stream->Write(message);
       });
   if (!started.ok()) return ToGrpcStatus(started);
-  worker::v1::StepPlan message;
+  worker::v1::StepRequest message;
   while (stream->Read(&message)) {
-    const absl::StatusOr<StepPlan> plan = DecodePlan(message, {});
+    const absl::StatusOr<StepPlan> plan = DecodePlan(message.plan(), {});
     if (!plan.ok() || !executor_.Submit(*plan).ok()) break;
   }
   executor_.Stop();

@@ -24,7 +24,7 @@ class FakeWorkerService : public worker::v1::Worker::Service {
                          worker::v1::ConfigureResponse* response) override;
   grpc::Status Step(
       grpc::ServerContext* context,
-      grpc::ServerReaderWriter<worker::v1::StepResult, worker::v1::StepPlan>* stream) override;
+      grpc::ServerReaderWriter<worker::v1::StepResult, worker::v1::StepRequest>* stream) override;
 
   Epoch epoch();  // on the wire, last configured
 

@@ -195,28 +195,6 @@ TEST(TranslateRequest, SpecialTokensCountOnlyWhereTheyMay) {
   EXPECT_EQ(std::count(chat->prompt.begin(), chat->prompt.end(), kHashEnd), 1);
 }
 
-TEST(CheckServed, NamesEveryFieldOfALaterVersion) {
-  v1::GenerateRequest request = Valid();
-  auto* sampling = request.mutable_sampling();
-  sampling->add_stop("x");
-  sampling->add_stop_token_ids(1);
-  sampling->set_repetition_penalty(1.5);
-  sampling->set_frequency_penalty(0.5);
-  sampling->set_presence_penalty(0.5);
-  (*sampling->mutable_logit_bias())[1] = 1;
-  sampling->set_min_tokens(1);
-  sampling->set_typical_p(0.5);
-  const absl::Status status = CheckServed(request);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  std::vector<std::string> names;
-  for (const auto& violation : BadRequestOf(status)) names.push_back(violation.field);
-  EXPECT_THAT(names, ::testing::ElementsAre(
-                         "sampling.stop", "sampling.stop_token_ids", "sampling.repetition_penalty",
-                         "sampling.frequency_penalty", "sampling.presence_penalty",
-                         "sampling.logit_bias", "sampling.min_tokens", "sampling.typical_p"));
-  for (const std::string& name : names) EXPECT_THAT(status.message(), HasSubstr(name));
-}
-
 TEST(TranslateRequest, TakesPromptLogprobsUpToTwenty) {
   const ServedModel model = MakeHashModel();
   v1::GenerateRequest request = Valid();
@@ -226,27 +204,6 @@ TEST(TranslateRequest, TakesPromptLogprobsUpToTwenty) {
   request.mutable_sampling()->set_prompt_logprobs(21);
   EXPECT_THAT(std::string(TranslateRequest(request, model, 1).status().message()),
               HasSubstr("is 21; it must be at most 20"));
-}
-
-TEST(CheckServed, NeutralValuesAskForNothing) {
-  v1::GenerateRequest request = Valid();
-  auto* sampling = request.mutable_sampling();
-  sampling->set_n(1);
-  sampling->set_repetition_penalty(1);
-  sampling->set_frequency_penalty(0);
-  sampling->set_presence_penalty(0);
-  sampling->set_best_of(1);
-  sampling->set_min_tokens(0);
-  sampling->set_typical_p(1);
-  EXPECT_TRUE(CheckServed(request).ok());
-}
-
-TEST(CheckServed, FieldsFromTheFutureAreNotIgnored) {
-  v1::GenerateRequest request = Valid();
-  std::string wire = request.SerializeAsString();
-  wire += std::string("\xca\x3e\x01x", 4);  // field 1001, one byte "x"
-  ASSERT_TRUE(request.ParseFromString(wire));
-  EXPECT_THAT(CheckServed(request).message(), HasSubstr("field number 1001"));
 }
 
 }  // namespace

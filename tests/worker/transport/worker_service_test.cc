@@ -32,10 +32,11 @@ class Stream {
   }
 
   bool Send(const StepPlan& plan) {
-    v1::StepPlan message;
-    EncodePlan(plan, &message);
-    return call_->Write(message);
+    v1::StepRequest message;
+    EncodePlan(plan, message.mutable_plan());
+    return Send(message);
   }
+  bool Send(const v1::StepRequest& message) { return call_->Write(message); }
   absl::StatusOr<StepResult> Receive() {
     v1::StepResult message;
     if (!call_->Read(&message)) return Finish();
@@ -57,7 +58,7 @@ class Stream {
 
  private:
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::StepPlan, v1::StepResult>> call_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::StepRequest, v1::StepResult>> call_;
   bool finished_ = false;
 };
 
@@ -200,6 +201,23 @@ TEST_F(WorkerServiceTest, BadPlansEndTheStreamWithAReason) {
   Stream stream(*stub_);
   stream.Send(NextTokenPlan(2, 2));
   EXPECT_EQ(stream.Receive().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(WorkerServiceTest, RequestsWithoutAPlanEndTheStream) {
+  Begin(1);
+  v1::StepRequest masks;
+  masks.mutable_masks()->set_step(7);
+  Stream first(*stub_);
+  first.Send(masks);
+  absl::Status status = first.Receive().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "masks of step 7: no step waits for masks");
+  Begin(2);
+  Stream second(*stub_);
+  second.Send(v1::StepRequest());
+  status = second.Receive().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "a step request holds neither a plan nor masks");
 }
 
 TEST_F(WorkerServiceTest, OneEpochHasOneStream) {
