@@ -16,11 +16,11 @@
 // leaves rows x heads x (d + 2) floats, at 32 columns as much as 32 tokens of d in bf16. In flight,
 // of head_dim 128 in bf16: a tile is 8 KB, a ring has 2, so a block of 4 warps has 32 KB requested
 // while it computes 32 KB; three blocks (64 KB of shared memory each) make 96 KB on a
-// multiprocessor, where 4.8 TB/s x 700 ns / 132 = 25 KB are needed. A tile costs a warp some 150
+// multiprocessor, where 4.8 TB/s x 700 ns / 132 = 25 KB are needed. A tile costs a warp some 180
 // instructions, and at 4.3 TB/s a multiprocessor gets 8 KB every 440 cycles, in which its four
-// schedulers issue 1,760: 150 for a row's tile, 600 for a shared one. Shared memory gives a shared
+// schedulers issue 1,760: 180 for a row's tile, 720 for a shared one. Shared memory gives a shared
 // tile to four warps, 32 KB in 256 cycles. So shared items of 16-bit caches are bound by memory
-// too; of 8-bit caches, at 220 cycles and 4 x 210 to 4 x 400 instructions a tile, by issue.
+// too; of 8-bit caches, at 220 cycles and 4 x 200 to 4 x 390 instructions a tile, by issue.
 #ifndef OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_CUH_
 #define OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_CUH_
 
@@ -32,12 +32,15 @@
 #include "worker/cuda/kernels/plant.cuh"
 #include "worker/cuda/kernels/ptx.cuh"
 #include "worker/cuda/kernels/smem.cuh"
+#include "worker/cuda/kernels/warp.cuh"
 
 namespace octavo::cuda {
 
 struct PagedDecodeParams {
   PagedDecodeArgs args;
   ScoreScale score;
+  int32_t block_shift;  // log2 of the slots of a block
+  int32_t group;        // query heads of one KV head
 };
 
 template <DType kType, int kDim, int kHeadTiles>
@@ -61,21 +64,45 @@ struct DecodeKernel {
     return {row.row, row.num_splits, row.first_partial};
   }
 
-  // Tiles of the item: this warp's, or all of them where it is shared. Blocks of the table are
-  // looked up one tile before they are needed, so that their latency hides behind a tile's.
-  static __device__ __forceinline__ void Run(const PagedDecodeParams& params,
-                                             const DecodeItem& item, SeenPositions seen,
-                                             std::byte* rings, int warp_index, int lane,
-                                             bool has_columns, Columns& columns) {
+  // This warp's columns of the item over its tiles: the warp's own, or all of them where the item
+  // is shared.
+  static __device__ __forceinline__ void Attend(const PagedDecodeParams& params,
+                                                const DecodeItem item, HeadRange heads,
+                                                std::byte* rings, int warp_index, int lane,
+                                                Columns& columns) {
+    const PagedDecodeArgs& args = params.args;
+    const bool is_shared = item.num_shared > 0;
+    const int first_column = is_shared ? warp_index * kHeads : 0;
+    const int num_columns = (is_shared ? item.num_shared : 1) * heads.count;
+    columns.Begin(lane, [&](int column) -> const float* {
+      column += first_column;
+      if (column >= num_columns) return nullptr;
+      const int row = RowOf(args, item, column / heads.count).row;
+      return args.q + row * args.q_stride + int64_t{heads.first + column % heads.count} * kDim;
+    });
+    const SeenPositions seen = {
+        args.sliding_window > 0 && !is_shared ? max(0, item.length - args.sliding_window) : 0,
+        item.length};
+    // Rings whose tiles this warp computes.
+    const int first_ring = is_shared ? 0 : warp_index;
+    const int end_ring = !is_shared ? warp_index + 1 : first_column < num_columns ? kWarps : 0;
+    AddTiles(params, item, seen, rings, warp_index, lane, first_ring, end_ring, columns);
+  }
+
+  // Copies the warp's tiles to its ring and adds those of the rings [first_ring, end_ring) to its
+  // columns. Blocks of the table are looked up one tile before they are needed, so that their
+  // latency hides behind a tile's.
+  static __device__ __forceinline__ void AddTiles(const PagedDecodeParams& params,
+                                                  const DecodeItem& item, SeenPositions seen,
+                                                  std::byte* rings, int warp_index, int lane,
+                                                  int first_ring, int end_ring, Columns& columns) {
     constexpr int kRingBytes = kStages * Tile::kBytes;
     const PagedKv& kv = params.args.kv;
-    const int32_t* table = params.args.block_tables + item.table_begin;
-    const int block_shift = __ffs(kv.block_size) - 1;
     const bool is_shared = item.num_shared > 0;
     const auto find = [&](int tile) {
       if (tile >= item.end_tile) return TileBlocks();
-      return BlocksOfTile([&](int entry) { return table[entry]; }, block_shift, tile * kTileTokens,
-                          seen.end);
+      const auto entry = [&](int i) { return params.args.block_tables[item.table_begin + i]; };
+      return BlocksOfTile(entry, params.block_shift, tile * kTileTokens, seen.end);
     };
     const auto copy = [&](int tile, TileBlocks blocks, int stage) {
       if (tile < item.end_tile)
@@ -83,25 +110,20 @@ struct DecodeKernel {
                               lane, 32, rings + warp_index * kRingBytes + stage * Tile::kBytes);
       ptx::cp_commit();
     };
-    int next = item.begin_tile + warp_index;  // to copy
-    TileBlocks blocks = find(next);
+    const int first = item.begin_tile + warp_index;
+    TileBlocks blocks = find(first);
 #pragma unroll
     for (int stage = 0; stage < kStages - 1; ++stage) {
-      const TileBlocks following = find(next + kWarps);
-      copy(next, blocks, stage);
+      const TileBlocks following = find(first + (stage + 1) * kWarps);
+      copy(first + stage * kWarps, blocks, stage);
       blocks = following;
-      next += kWarps;
     }
     int stage = 0;
-    int free_stage = kStages - 1;
-    // Rings whose tiles this warp computes.
-    const int first_ring = is_shared ? 0 : warp_index;
-    const int end_ring = is_shared ? (has_columns ? kWarps : 0) : warp_index + 1;
     for (int pass = item.begin_tile; pass + first_ring < item.end_tile; pass += kWarps) {
+      const int next = pass + warp_index + (kStages - 1) * kWarps;  // to copy
       const TileBlocks following = find(next + kWarps);
-      copy(next, blocks, free_stage);
+      copy(next, blocks, stage == 0 ? kStages - 1 : stage - 1);
       blocks = following;
-      next += kWarps;
       OCTAVO_UNLESS_PLANTED("paged_decode.wait", ptx::cp_wait<kStages - 1>());
       if (is_shared)
         OCTAVO_UNLESS_PLANTED("paged_decode.shared_tiles_arrived", __syncthreads());
@@ -117,7 +139,6 @@ struct DecodeKernel {
         OCTAVO_UNLESS_PLANTED("paged_decode.shared_slots_free", __syncthreads());
       else
         OCTAVO_UNLESS_PLANTED("paged_decode.slot_free", __syncwarp());
-      free_stage = stage;
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     ptx::cp_wait<0>();
@@ -172,7 +193,8 @@ struct DecodeKernel {
 };
 
 template <DType kType, int kDim, int kHeadTiles>
-__global__ void __launch_bounds__(DecodeKernel<kType, kDim, kHeadTiles>::kThreads)
+__global__ void __launch_bounds__(DecodeKernel<kType, kDim, kHeadTiles>::kThreads,
+                                  DecodeKernel<kType, kDim, kHeadTiles>::kShape.blocks)
     PagedDecodeKernel(const __grid_constant__ PagedDecodeParams params) {
   using Kernel = DecodeKernel<kType, kDim, kHeadTiles>;
   constexpr DecodeShape kShape = Kernel::kShape;
@@ -184,31 +206,20 @@ __global__ void __launch_bounds__(DecodeKernel<kType, kDim, kHeadTiles>::kThread
   float* merged = reinterpret_cast<float*>(rings);
 
   const PagedDecodeArgs& args = params.args;
-  const int warp_index = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int group = args.num_heads / args.kv.num_kv_heads;
-  const HeadRange heads = {
-      static_cast<int>(blockIdx.y) * group + static_cast<int>(blockIdx.z) * Kernel::kHeads,
-      min(Kernel::kHeads, group - static_cast<int>(blockIdx.z) * Kernel::kHeads)};
-  const int end = args.runs[blockIdx.x + 1];
-  for (int i = args.runs[blockIdx.x]; i < end; ++i) {
+  const int warp_index = WarpIndex(), lane = threadIdx.x % 32;
+  const int first_of_group = static_cast<int>(blockIdx.z) * Kernel::kHeads;
+  const HeadRange heads = {static_cast<int>(blockIdx.y) * params.group + first_of_group,
+                           min(Kernel::kHeads, params.group - first_of_group)};
+  for (int i = args.runs[blockIdx.x]; i < args.runs[blockIdx.x + 1]; ++i) {
+    typename Kernel::Columns columns;
+    Kernel::Attend(params, args.items[i], heads, rings, warp_index, lane, columns);
+    // Read once more, from the first-level cache: the loop over tiles needs the registers.
     const DecodeItem item = args.items[i];
     const bool is_shared = item.num_shared > 0;
     const int num_rows = is_shared ? item.num_shared : 1;
-    const int first_column = is_shared ? warp_index * Kernel::kHeads : 0;
-    const int num_columns = num_rows * heads.count;
-    const SeenPositions seen = {
-        args.sliding_window > 0 && !is_shared ? max(0, item.length - args.sliding_window) : 0,
-        item.length};
-    typename Kernel::Columns columns;
-    columns.Begin(lane, [&](int column) -> const float* {
-      column += first_column;
-      if (column >= num_columns) return nullptr;
-      const int row = Kernel::RowOf(args, item, column / heads.count).row;
-      return args.q + row * args.q_stride + int64_t{heads.first + column % heads.count} * kDim;
-    });
-    Kernel::Run(params, item, seen, rings, warp_index, lane, first_column < num_columns, columns);
     if (is_shared) {
-      if (first_column < num_columns)
+      const int first_column = warp_index * Kernel::kHeads;
+      if (first_column < num_rows * heads.count)
         Kernel::StoreShared(args, item, heads, first_column, lane, columns);
     } else {
       OCTAVO_UNLESS_PLANTED("paged_decode.rings_free", __syncthreads());

@@ -3,6 +3,9 @@
 #ifndef OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_INSTANCES_CUH_
 #define OCTAVO_WORKER_CUDA_KERNELS_PAGED_DECODE_INSTANCES_CUH_
 
+#include <bit>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "worker/cuda/kernels/attention_types.h"
@@ -15,10 +18,9 @@ template <DType kType, int kDim, int kHeadTiles>
 absl::Status LaunchDecodeInstance(const PagedDecodeParams& params, cudaStream_t stream) {
   using Kernel = DecodeKernel<kType, kDim, kHeadTiles>;
   const PagedDecodeArgs& args = params.args;
-  const int32_t group = args.num_heads / args.kv.num_kv_heads;
   const dim3 grid(static_cast<unsigned>(args.num_parts),
                   static_cast<unsigned>(args.kv.num_kv_heads),
-                  static_cast<unsigned>((group + Kernel::kHeads - 1) / Kernel::kHeads));
+                  static_cast<unsigned>((params.group + Kernel::kHeads - 1) / Kernel::kHeads));
   return Launch(PagedDecodeKernel<kType, kDim, kHeadTiles>, grid, dim3(Kernel::kThreads),
                 Kernel::kShape.shared_bytes, stream, params);
 }
@@ -26,9 +28,11 @@ absl::Status LaunchDecodeInstance(const PagedDecodeParams& params, cudaStream_t 
 // REQUIRES: args that LaunchPagedDecode has checked, of a cache of this type.
 template <DType kType>
 absl::Status LaunchDecodeOfType(const PagedDecodeArgs& args, cudaStream_t stream) {
+  const int32_t group = args.num_heads / args.kv.num_kv_heads;
   const PagedDecodeParams params = {
-      args, MakeScoreScale(args.scale, args.softcap, Element<kType>::kFactor)};
-  const bool wide = DecodeHeadTiles(args.kv.head_dim, args.num_heads / args.kv.num_kv_heads) == 2;
+      args, MakeScoreScale(args.scale, args.softcap, Element<kType>::kFactor),
+      std::countr_zero(static_cast<uint32_t>(args.kv.block_size)), group};
+  const bool wide = DecodeHeadTiles(args.kv.head_dim, group) == 2;
   switch (args.kv.head_dim) {
     case 64:
       return wide ? LaunchDecodeInstance<kType, 64, 2>(params, stream)

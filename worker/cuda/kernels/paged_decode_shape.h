@@ -13,6 +13,7 @@ struct DecodeShape {
   int stages;        // tiles of a warp's ring
   int ring_bytes;    // of all warps
   int shared_bytes;  // of a block of threads
+  int blocks;        // of threads that a multiprocessor's registers must leave room for
 };
 
 // Floats between the rows of the warps' results beside head_dim: without bank conflicts.
@@ -25,7 +26,7 @@ __host__ __device__ constexpr DecodeShape DecodeShapeOf(int head_dim, int elemen
                                                         bool scaled, int head_tiles) {
   constexpr int kMostRingBytes = 72 * 1024;
   const int tile_bytes = 2 * kTileTokens * head_dim * element_bytes + (scaled ? 64 : 0);
-  DecodeShape shape = {4, 4, 0, 0};
+  DecodeShape shape = {4, 4, 0, 0, 0};
   if (4 * 2 * tile_bytes > kMostRingBytes) shape.warps = 2;
   while (shape.stages > 2 && shape.warps * shape.stages * tile_bytes > kMostRingBytes)
     --shape.stages;
@@ -36,6 +37,11 @@ __host__ __device__ constexpr DecodeShape DecodeShapeOf(int head_dim, int elemen
   // Beside the rings: maximum and sum per warp and head, and who arrived last for each row of a
   // shared item, of which there are at most as many as columns.
   shape.shared_bytes = shape.ring_bytes + shape.warps * heads * 3 * 4;
+  // As many as the 228 KB of sm_90 and sm_100 hold, where a block takes 1 KB more: 12 warps of 168
+  // registers a thread at least, 24 of 80 at most, or 16 of 128 with two head tiles.
+  shape.blocks = 228 * 1024 / (shape.shared_bytes + 1024);
+  const int least = 12 / shape.warps, most = (head_tiles == 1 ? 24 : 16) / shape.warps;
+  shape.blocks = shape.blocks < least ? least : shape.blocks > most ? most : shape.blocks;
   return shape;
 }
 

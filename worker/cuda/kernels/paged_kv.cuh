@@ -113,7 +113,11 @@ __device__ __forceinline__ void LoadPiece(uint32_t (&raw)[4], const std::byte* r
   const int row = lane & 15;
   int own = chunk + (lane >> 4);
   if (kChunks % 2 != 0 && own == kChunks) own = kChunks - 1;
-  const std::byte* place = rows + (row * kChunks + StoredChunk(own, kChunks, row)) * kChunkBytes;
+  // Chunks move within groups of 8 at most: apart from the group, which the caller knows when it
+  // compiles, few places are left, and so are registers.
+  const int group = chunk / 8 * 8;
+  const std::byte* place = rows + group * kChunkBytes +
+                           (row * kChunks + StoredChunk(own - group, kChunks, row)) * kChunkBytes;
   if constexpr (kTransposed)
     ptx::ldmatrix_x4_trans(raw, place);
   else

@@ -29,6 +29,7 @@
 #include "worker/cuda/kernels/quant_gemm.h"
 #include "worker/cuda/kernels/quant_gemm_shape.h"
 #include "worker/cuda/kernels/smem.cuh"
+#include "worker/cuda/kernels/warp.cuh"
 
 namespace octavo::cuda {
 
@@ -158,7 +159,7 @@ struct QuantGemmKernel {
     Smem smem;
     std::byte* ring = smem.take<std::byte>(kShape.ring_bytes, 128);
     int* is_last = smem.take<int>(1);
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = WarpIndex(), lane = static_cast<int>(threadIdx.x) % 32;
     const int pieces = (a.rows + kCols - 1) / kCols;
     const int split = static_cast<int>(blockIdx.y);
     const int first_tile = static_cast<int>(blockIdx.x) / pieces * kTiles;

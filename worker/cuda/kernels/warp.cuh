@@ -1,4 +1,5 @@
-// Reductions over a warp and over a block. All lanes get the result; the order of sums is fixed.
+// A warp's number, and reductions over a warp and over a block: all lanes get the result; the order
+// of sums is fixed.
 #ifndef OCTAVO_WORKER_CUDA_KERNELS_WARP_CUH_
 #define OCTAVO_WORKER_CUDA_KERNELS_WARP_CUH_
 
@@ -10,6 +11,13 @@ namespace octavo::cuda {
 
 inline constexpr int kWarpSize = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
+
+// Of this warp in its block. One lane tells the others: the compiler then knows that all have the
+// same, keeps what follows from it in uniform registers, and branches on it without the calls that
+// collectives need where lanes may have parted. All lanes of the warp call this.
+__device__ __forceinline__ int WarpIndex() {
+  return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpSize, 0);
+}
 
 template <class T>
 __device__ __forceinline__ T WarpSum(T value) {

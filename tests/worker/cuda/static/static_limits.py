@@ -29,18 +29,12 @@ NEEDED_IN_FLIGHT = 25 << 10
 TILE_TOKENS = 16
 
 
-# What shared items have cost, until it is mended: where ptxas stops at 96 or 168 registers for the sake of occupancy,
-# addresses of the loop go to local memory. Blocks of two warps (head_dim 256) have registers to spare.
-DECODE_LOCAL = {("f16", 128, 2): 15, ("bf16", 128, 2): 15, ("e5m2", 128, 1): 5}
-DECODE_REGISTERS = {("f16", 256, 1): 209, ("bf16", 256, 1): 209}
-
-
 def decode(dtype, head_dim, head_tiles):
     """PagedDecodeKernel<dtype, head_dim, head_tiles>: the shape of DecodeShapeOf in paged_decode_shape.h.
 
     A tile of 16 tokens is head_dim / 16 products for K and as many for V per 8 query heads, and one ldmatrix for
     each 16 x 16 elements of 16 bits of both. One loop serves a row's own tiles and those of shared items, so nothing
-    counts twice. Some variants keep an address in local memory on sm_80: stored once, loaded once for an item.
+    counts twice.
     """
     tile = 2 * TILE_TOKENS * head_dim * ELEMENT_BYTES[dtype] + (64 if dtype == "int8" else 0)
     budget = 72 << 10
@@ -51,9 +45,7 @@ def decode(dtype, head_dim, head_tiles):
     ring = max(warps * stages * tile, warps * heads * (head_dim + 4) * 4)
     return Limits(rf"^PagedDecodeKernel<{dtype}, {head_dim}, {head_tiles}>", threads=32 * warps,
                   shared_bytes=ring + warps * heads * 12, in_flight_bytes=warps * (stages - 1) * tile,
-                  min_in_flight_bytes=PLANNED_IN_FLIGHT,
-                  max_registers=DECODE_REGISTERS.get((dtype, head_dim, head_tiles), 168),
-                  max_local=DECODE_LOCAL.get((dtype, head_dim, head_tiles), 2),
+                  min_in_flight_bytes=PLANNED_IN_FLIGHT, max_registers=168,
                   min_counts={"mma": head_dim // 8 * head_tiles, "cp.async": 1,
                               "ldmatrix": head_dim // 8 * ELEMENT_BYTES[dtype] // 2})
 
