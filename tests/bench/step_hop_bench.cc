@@ -16,15 +16,16 @@ namespace octavo {
 namespace {
 
 // Samples token 1 for every slice.
-class EchoStream : public grpc::ServerBidiReactor<worker::v1::StepPlan, worker::v1::StepResult> {
+class EchoStream : public grpc::ServerBidiReactor<worker::v1::StepRequest, worker::v1::StepResult> {
  public:
-  EchoStream() { StartRead(&plan_); }
+  EchoStream() { StartRead(&request_); }
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
     result_.Clear();
-    result_.set_epoch(plan_.epoch());
-    result_.set_step(plan_.step());
-    for (const auto& slice : plan_.slices()) {
+    const worker::v1::StepPlan& plan = request_.plan();
+    result_.set_epoch(plan.epoch());
+    result_.set_step(plan.step());
+    for (const auto& slice : plan.slices()) {
       auto* sample = result_.add_samples();
       sample->set_sequence(slice.sequence());
       sample->set_token(1);
@@ -33,18 +34,18 @@ class EchoStream : public grpc::ServerBidiReactor<worker::v1::StepPlan, worker::
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
-    StartRead(&plan_);
+    StartRead(&request_);
   }
   void OnDone() override { delete this; }
 
  private:
-  worker::v1::StepPlan plan_;
+  worker::v1::StepRequest request_;
   worker::v1::StepResult result_;
 };
 
 class EchoWorker : public worker::v1::Worker::CallbackService {
  public:
-  grpc::ServerBidiReactor<worker::v1::StepPlan, worker::v1::StepResult>* Step(
+  grpc::ServerBidiReactor<worker::v1::StepRequest, worker::v1::StepResult>* Step(
       grpc::CallbackServerContext*) override {
     return new EchoStream;
   }
