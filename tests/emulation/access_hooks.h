@@ -4,6 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/emulation/access_history.h"
 
 namespace octavo::emulation {
 
@@ -14,6 +18,8 @@ class AccessHooks {
  public:
   virtual ~AccessHooks() = default;
   virtual void GridBegins() = 0;
+  // What the grid has read and written of the device's memory; bytes that it wrote count as such.
+  virtual void GridEnds(std::vector<ByteRange>* reads, std::vector<ByteRange>* writes) = 0;
   virtual void BlockBegins(Block* block) = 0;
   virtual void BlockEnds(Block* block) = 0;
   // These threads meet, and what they did before is ordered before what they do after.
@@ -35,6 +41,13 @@ int BlockThreads(const Block* block);
 // Whether the address is in the device's address space, and then whether it is outside all
 // allocations.
 bool InDevice(const void* address, size_t bytes, bool* bad);
+
+// The accesses of the kernel that has just run, for the order of streams.
+void NoteAccesses(const std::string& kernel, const std::vector<ByteRange>& reads,
+                  const std::vector<ByteRange>& writes);
+// Whether a fault of host code was one of pinned memory that a stream uses; it is reported then if
+// it is a race, and the access may be done again.
+bool HandleHostFault(const void* address, bool write);
 
 }  // namespace octavo::emulation
 

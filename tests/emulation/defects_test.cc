@@ -23,6 +23,7 @@ std::string RunDefect(const std::string& name, bool freed) {
   float* data = nullptr;
   cudaMalloc(reinterpret_cast<void**>(&data), 64 * sizeof(float));
   cudaMemset(data, 0, 64 * sizeof(float));
+  cudaDeviceSynchronize();  // the stream does not wait for it
   if (freed) cudaFree(data);
   if (const absl::Status status = LaunchDefect(name, data, stream); !status.ok())
     return std::string(status.message());

@@ -42,12 +42,13 @@ struct Options {
   uint64_t seed = 0;
   int resident_blocks = 1;     // blocks of a grid that are interleaved
   bool eager_streams = false;  // run work when it is submitted, not as late as is legal
+  bool check_order = false;    // report accesses of streams that nothing orders
   bool profile = false;        // print CPU time per kernel at exit
   int64_t device_bytes = int64_t{8} << 30;  // what cudaMalloc may lend in total
   int multiprocessors = 4;
 };
 // Starts from OCTAVO_EMU_SEED, OCTAVO_EMU_RESIDENT, OCTAVO_EMU_STREAMS (eager, lazy),
-// OCTAVO_EMU_PROFILE, OCTAVO_EMU_DEVICE_BYTES.
+// OCTAVO_EMU_ORDER (1 in the race build), OCTAVO_EMU_PROFILE, OCTAVO_EMU_DEVICE_BYTES.
 Options& GetOptions();
 
 struct Error : std::runtime_error {

@@ -229,6 +229,10 @@ void RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
   s.kernel = "?";
   if (options.profile) profile.Add(name, CpuMillis() - start, s.switches - first_switch);
   if (s.failed) throw Error(s.message);
+  if (!hooks || !options.check_order) return;
+  std::vector<ByteRange> reads, writes;
+  hooks->GridEnds(&reads, &writes);
+  NoteAccesses(name, reads, writes);
 }
 
 }  // namespace octavo::emulation

@@ -1,7 +1,9 @@
-// Says which thread of which kernel touched inaccessible device memory, then ends the process. Not
-// in the asan build: AddressSanitizer has a report of its own.
+// Says which thread of which kernel touched inaccessible device memory, then ends the process; and
+// opens pinned memory to a host that has not waited for it, after a report. Not in the asan build:
+// AddressSanitizer has a report of its own.
 #include <signal.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,7 +17,12 @@ namespace {
 constexpr size_t kSignalStackBytes = 64 << 10;
 alignas(16) char signal_stack[kSignalStackBytes];
 
-void Report(int signal, siginfo_t* info, void*) {
+constexpr greg_t kWriteFault = 2;  // of a page fault's error code
+
+void Report(int signal, siginfo_t* info, void* context) {
+  const greg_t error = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
+  // Synchronous, and never in the allocator or under a lock of its own: it may do what calls may.
+  if (HandleHostFault(info->si_addr, (error & kWriteFault) != 0)) return;
   char text[300];
   bool bad = false;
   int length = 0;
@@ -47,7 +54,7 @@ struct Installation {
 
 }  // namespace
 
-// Called by RunGrid, so that linking the core links this file.
+// Called by RunGrid and HostGuard, so that linking the core links this file.
 void InstallMemoryFaultReport() {
 #if !OCTAVO_ASAN
   static const Installation installation;

@@ -7,6 +7,7 @@
 // Limits: global memory keeps one reader per byte, so a write after several reads may be missed.
 #include "tests/emulation/race_detector.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -44,6 +45,7 @@ struct GlobalByte {
 };
 // Of the bytes of one launch; a page of an older launch counts as empty.
 constexpr uintptr_t kPageBytes = 256;
+constexpr size_t kMaxPages = size_t{1} << 15;  // kept from launch to launch, of 6 KiB
 struct GlobalPage {
   uint64_t launch = 0;
   std::array<GlobalByte, kPageBytes> bytes;
@@ -74,7 +76,30 @@ class RaceDetector final : public AccessHooks {
   void GridBegins() override {
     launch_++;
     last_page_ = nullptr;
+    last_page_number_ = 0;
     atomics_.clear();
+    atomic_bytes_.clear();
+    touched_.clear();
+    if (pages_.size() > kMaxPages) pages_.clear();
+  }
+
+  void GridEnds(std::vector<ByteRange>* reads, std::vector<ByteRange>* writes) override {
+    std::sort(touched_.begin(), touched_.end());
+    const auto add = [](std::vector<ByteRange>* ranges, uintptr_t at, size_t bytes) {
+      if (!ranges->empty() && ranges->back().end == at)
+        ranges->back().end += bytes;
+      else
+        ranges->push_back({at, at + bytes});
+    };
+    for (const uintptr_t page : touched_)
+      for (uintptr_t i = 0; const GlobalByte& byte : pages_[page]->bytes) {
+        const uintptr_t at = page * kPageBytes + i++;
+        if (byte.write_clock)
+          add(writes, at, 1);
+        else if (byte.read_clock)
+          add(reads, at, 1);
+      }
+    for (const auto& [at, bytes] : atomic_bytes_) add(writes, at, bytes);
   }
 
   void BlockBegins(Block* block) override {
@@ -128,6 +153,7 @@ class RaceDetector final : public AccessHooks {
     bool bad = false;
     if (!InShared(address, bytes, &bad) && InDevice(address, bytes, &bad) && bad)
       Fail("global memory atomic of %zu bytes at %p is outside every allocation", bytes, address);
+    if (InDevice(address, bytes, &bad)) atomic_bytes_[reinterpret_cast<uintptr_t>(address)] = bytes;
     ThreadState& state = StateOf(thread);
     ForeignClocks& released = atomics_[reinterpret_cast<uintptr_t>(address)];
     Merge(&state.acquirable, released);
@@ -241,6 +267,7 @@ class RaceDetector final : public AccessHooks {
       if (!entry) entry = std::make_unique<GlobalPage>();
       if (entry->launch != launch_) {
         entry->launch = launch_;
+        touched_.push_back(page);
         entry->bytes.fill({});
       }
       last_page_ = entry.get();
@@ -288,6 +315,8 @@ class RaceDetector final : public AccessHooks {
   std::unordered_map<const Block*, BlockState> blocks_;
   std::unordered_map<uintptr_t, std::unique_ptr<GlobalPage>> pages_;
   std::unordered_map<uintptr_t, ForeignClocks> atomics_;  // released at each address
+  std::map<uintptr_t, size_t> atomic_bytes_;              // of this launch, of global memory
+  std::vector<uintptr_t> touched_;                        // pages of this launch
   uint64_t launch_ = 0;
   const Block* last_block_ = nullptr;
   BlockState* last_state_ = nullptr;

@@ -46,7 +46,15 @@ void StandInRuntime::AddPinned(const void* address, size_t bytes) {
   pinned_[reinterpret_cast<uintptr_t>(address)] = bytes;
 }
 bool StandInRuntime::RemovePinned(const void* address) {
-  return pinned_.erase(reinterpret_cast<uintptr_t>(address)) != 0;
+  const auto found = pinned_.find(reinterpret_cast<uintptr_t>(address));
+  if (found == pinned_.end()) return false;
+  order_.Forget(RangeOf(address, RoundUp(found->second, kDevicePage)));
+  pinned_.erase(found);
+  return true;
+}
+size_t StandInRuntime::AllocationBytes(const void* address) const {
+  const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
+  return found == allocations_.end() ? 0 : found->second;
 }
 
 cudaError_t StandInRuntime::Allocate(void** out, size_t bytes) {
@@ -84,6 +92,7 @@ cudaError_t StandInRuntime::Free(void* address) {
   mprotect(first, pages, PROT_NONE);
   madvise(first, pages, MADV_DONTNEED);
   device_bytes_used_ -= aligned;
+  order_.Forget(RangeOf(address, it->second));
   allocations_.erase(it);
   return cudaSuccess;
 }
@@ -112,6 +121,14 @@ struct Span2D {  // rows of `width` bytes; one row for a plain copy
   size_t pitch;
 };
 
+std::vector<ByteRange> RangesOf(Span2D span, size_t width, size_t height) {
+  if (span.pitch == width) return {RangeOf(span.address, width * height)};
+  std::vector<ByteRange> ranges;
+  for (size_t row = 0; row < height; ++row)
+    ranges.push_back(RangeOf(static_cast<const char*>(span.address) + row * span.pitch, width));
+  return ranges;
+}
+
 cudaError_t CopyRows(Span2D target, Span2D source, size_t width, size_t height, cudaMemcpyKind kind,
                      cudaStream_t handle) {
   StandInRuntime& runtime = StandInRuntime::Get();
@@ -131,28 +148,39 @@ cudaError_t CopyRows(Span2D target, Span2D source, size_t width, size_t height, 
               from + row * source.pitch, width);
   };
   CUstream_st* stream = runtime.Resolve(handle);
-  const bool pageable = !from_device && !runtime.Pinned(source.address, source_bytes);
-  Work work = [=] {
+  const bool pinned_source = !from_device && runtime.Pinned(source.address, source_bytes);
+  const bool pinned_target = !to_device && runtime.Pinned(target.address, target_bytes);
+  Operation operation;
+  operation.name = std::string("copy from the ") + (from_device ? "device" : "host") + " to the " +
+                   (to_device ? "device" : "host");
+  if (from_device || pinned_source) operation.reads = RangesOf(source, width, height);
+  if (to_device || pinned_target) operation.writes = RangesOf(target, width, height);
+  operation.run = [=] {
     CheckEnd(source.address, source_bytes, from_device, "source of a copy");
     copy(static_cast<const char*>(source.address));
   };
+  const bool pageable = !from_device && !pinned_source;
   if (pageable && !runtime.OnDevice(source.address) &&
       !stream->capture) {  // staged before the call returns
     const auto* bytes = static_cast<const char*>(source.address);
     auto staged = std::make_shared<std::vector<char>>(bytes, bytes + source_bytes);
-    work = [=] { copy(staged->data()); };
+    operation.run = [=] { copy(staged->data()); };
   }
-  const cudaError_t error = runtime.Enqueue(handle, std::move(work));
+  const cudaError_t error = runtime.Enqueue(handle, std::move(operation));
   if (error != cudaSuccess) return error;
   // A copy into pageable memory is complete when the call returns.
-  if (!to_device && !runtime.Pinned(target.address, target_bytes) && !stream->capture)
+  if (!to_device && !pinned_target && !stream->capture) {
     runtime.Drain(stream);
+    runtime.HostWaitsFor(stream);
+  }
   return runtime.error();
 }
 
 }  // namespace
 }  // namespace octavo::emulation
 
+using octavo::emulation::Operation;
+using octavo::emulation::RangeOf;
 using octavo::emulation::StandInRuntime;
 
 #define OCTAVO_RUNTIME                             \
@@ -168,6 +196,7 @@ cudaError_t CUDARTAPI cudaMalloc(void** address, size_t bytes) {
 cudaError_t CUDARTAPI cudaFree(void* address) {
   OCTAVO_RUNTIME;
   runtime.DrainAll();
+  runtime.HostWaitsForAll();
   if (!address) return runtime.error();
   const cudaError_t error = runtime.Free(address);
   return error != cudaSuccess ? error : runtime.error();
@@ -178,16 +207,23 @@ cudaError_t CUDARTAPI cudaMallocAsync(void** address, size_t bytes, cudaStream_t
 }
 cudaError_t CUDARTAPI cudaFreeAsync(void* address, cudaStream_t stream) {
   OCTAVO_RUNTIME;
-  return runtime.Enqueue(stream, [&runtime, address] {
+  Operation operation;
+  operation.name = "cudaFreeAsync";
+  operation.run = [&runtime, address] {
     if (address && runtime.Free(address) != cudaSuccess)
       throw octavo::emulation::Error("cudaFreeAsync: not an allocation");
-  });
+  };
+  operation.writes = {RangeOf(address, runtime.AllocationBytes(address))};
+  return runtime.Enqueue(stream, std::move(operation));
 }
 cudaError_t CUDARTAPI cudaHostAlloc(void** address, size_t bytes, unsigned) {
   OCTAVO_RUNTIME;
-  *address = std::aligned_alloc(4096, (std::max<size_t>(bytes, 1) + 4095) / 4096 * 4096);
+  const size_t pages =
+      octavo::emulation::RoundUp(std::max<size_t>(bytes, 1), octavo::emulation::kDevicePage);
+  *address = std::aligned_alloc(octavo::emulation::kDevicePage, pages);
   if (!*address) return cudaErrorMemoryAllocation;
   runtime.AddPinned(*address, bytes);
+  runtime.order().AddPinned(RangeOf(*address, pages));
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaMallocHost(void** address, size_t bytes) {
@@ -196,6 +232,7 @@ cudaError_t CUDARTAPI cudaMallocHost(void** address, size_t bytes) {
 cudaError_t CUDARTAPI cudaFreeHost(void* address) {
   OCTAVO_RUNTIME;
   runtime.DrainAll();
+  runtime.HostWaitsForAll();
   if (address && !runtime.RemovePinned(address)) return cudaErrorInvalidValue;
   std::free(address);
   return runtime.error();
@@ -227,23 +264,34 @@ cudaError_t CUDARTAPI cudaMemcpy(void* target, const void* source, size_t bytes,
   OCTAVO_RUNTIME;
   if (runtime.Capturing()) return cudaErrorStreamCaptureUnsupported;
   runtime.DrainBlocking();
+  runtime.OrderLegacy(/*after=*/true);
   const cudaError_t error =
       octavo::emulation::CopyRows({target, bytes}, {source, bytes}, bytes, 1, kind, nullptr);
   runtime.DrainBlocking();
+  runtime.OrderLegacy(/*after=*/false);
+  // Others return while the device may still copy: what was pageable is staged by then.
+  const bool to_host = kind == cudaMemcpyDeviceToHost;
+  if (to_host || runtime.Pinned(source, bytes)) runtime.HostWaitsFor(runtime.Resolve(nullptr));
   return error != cudaSuccess ? error : runtime.error();
 }
 cudaError_t CUDARTAPI cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {
   OCTAVO_RUNTIME;
-  return runtime.Enqueue(stream, [=] {
+  Operation operation;
+  operation.name = "cudaMemsetAsync";
+  operation.run = [=] {
     octavo::emulation::CheckEnd(address, bytes, true, "cudaMemsetAsync");
     memset(address, value, bytes);
-  });
+  };
+  operation.writes = {RangeOf(address, bytes)};
+  return runtime.Enqueue(stream, std::move(operation));
 }
 cudaError_t CUDARTAPI cudaMemset(void* address, int value, size_t bytes) {
   OCTAVO_RUNTIME;
   runtime.DrainBlocking();
+  runtime.OrderLegacy(/*after=*/true);
   const cudaError_t error = cudaMemsetAsync(address, value, bytes, nullptr);
   runtime.DrainBlocking();
+  runtime.OrderLegacy(/*after=*/false);
   return error != cudaSuccess ? error : runtime.error();
 }
 cudaError_t CUDARTAPI cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {

@@ -6,8 +6,10 @@
 
 using octavo::emulation::Capture;
 using octavo::emulation::EventMark;
+using octavo::emulation::IsPlanted;
+using octavo::emulation::Recording;
 using octavo::emulation::StandInRuntime;
-using octavo::emulation::Work;
+using octavo::emulation::StreamClock;
 
 #define OCTAVO_RUNTIME                             \
   StandInRuntime& runtime = StandInRuntime::Get(); \
@@ -39,19 +41,25 @@ cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t stream) {
   OCTAVO_RUNTIME;
   if (runtime.Resolve(stream)->capture) return cudaErrorStreamCaptureUnsupported;
+  if (IsPlanted("cudaStreamSynchronize")) return cudaSuccess;
   runtime.Drain(runtime.Resolve(stream));
+  runtime.HostWaitsFor(runtime.Resolve(stream));
   return runtime.error();
 }
 cudaError_t CUDARTAPI cudaDeviceSynchronize() {
   OCTAVO_RUNTIME;
   if (runtime.Capturing()) return cudaErrorStreamCaptureUnsupported;
   runtime.DrainAll();
+  runtime.HostWaitsForAll();
   return runtime.error();
 }
 cudaError_t CUDARTAPI cudaStreamQuery(cudaStream_t stream) {
   OCTAVO_RUNTIME;
   CUstream_st* own = runtime.Resolve(stream);
-  if (own->queue.empty()) return runtime.error();
+  if (own->queue.empty()) {
+    runtime.HostWaitsFor(own);
+    return runtime.error();
+  }
   runtime.Step(own);  // time passes
   return cudaErrorNotReady;
 }
@@ -70,13 +78,13 @@ cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   OCTAVO_RUNTIME;
-  event->capture = runtime.Resolve(stream)->capture;
-  event->mark = nullptr;
+  CUstream_st* own = runtime.Resolve(stream);
+  event->capture = own->capture;
+  event->mark = std::make_shared<EventMark>();
+  event->mark->stream = stream;
+  event->mark->moment = own->capture ? own->branch.now() : own->clock.now();
   if (event->capture) return cudaSuccess;
-  auto mark = std::make_shared<EventMark>();
-  mark->stream = stream;
-  event->mark = mark;
-  return runtime.Enqueue(stream, [mark] {
+  return runtime.EnqueueMark(own, [mark = event->mark] {
     mark->done = true;
     mark->time = std::chrono::steady_clock::now();
   });
@@ -87,24 +95,38 @@ cudaError_t CUDARTAPI cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event
   if (event->capture) {
     // Joins the capture. Its works keep the order in which they were issued, which is a legal one.
     if (!event->capture->active) return cudaErrorInvalidValue;
+    if (own->capture != event->capture) {
+      std::vector<uint32_t>& ticks = event->capture->recording.ticks;
+      own->branch = StreamClock(static_cast<uint32_t>(ticks.size()));
+      ticks.push_back(0);
+    }
     own->capture = event->capture;
+    own->branch.Join(event->mark->moment);
     return cudaSuccess;
   }
   if (!event->mark) return cudaSuccess;
   if (own->capture) return cudaErrorStreamCaptureIsolation;
+  if (IsPlanted("cudaStreamWaitEvent")) return cudaSuccess;
   auto mark = event->mark;
-  return runtime.Enqueue(stream, [&runtime, mark] { runtime.WaitFor(*mark); });
+  own->clock.Join(mark->moment);
+  return runtime.EnqueueMark(own, [&runtime, mark] { runtime.WaitFor(*mark); });
 }
 cudaError_t CUDARTAPI cudaEventSynchronize(cudaEvent_t event) {
   OCTAVO_RUNTIME;
   if (event->capture) return cudaErrorCapturedEvent;
-  if (event->mark) runtime.WaitFor(*event->mark);
+  if (!event->mark || IsPlanted("cudaEventSynchronize")) return runtime.error();
+  runtime.WaitFor(*event->mark);
+  runtime.order().HostWaitsFor(event->mark->moment);
   return runtime.error();
 }
 cudaError_t CUDARTAPI cudaEventQuery(cudaEvent_t event) {
   OCTAVO_RUNTIME;
   if (event->capture) return cudaErrorCapturedEvent;
-  if (!event->mark || event->mark->done || runtime.error() != cudaSuccess) return runtime.error();
+  if (!event->mark || runtime.error() != cudaSuccess) return runtime.error();
+  if (event->mark->done) {
+    runtime.order().HostWaitsFor(event->mark->moment);
+    return cudaSuccess;
+  }
   runtime.Step(runtime.Resolve(event->mark->stream));
   return cudaErrorNotReady;
 }
@@ -117,7 +139,7 @@ cudaError_t CUDARTAPI cudaEventElapsedTime(float* millis, cudaEvent_t from, cuda
 }
 cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   OCTAVO_RUNTIME;
-  return runtime.Enqueue(stream, [=] { function(data); });
+  return runtime.Enqueue(stream, {"cudaLaunchHostFunc", [=] { function(data); }, {}, {}});
 }
 
 cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
@@ -125,6 +147,8 @@ cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCapt
   CUstream_st* own = runtime.Resolve(stream);
   if (!stream || own->capture) return cudaErrorIllegalState;
   own->capture = std::make_shared<Capture>();
+  own->capture->recording.ticks = {0};
+  own->branch = StreamClock(0);
   own->capture->mode = mode;
   own->capture->owner = std::this_thread::get_id();
   return cudaSuccess;
@@ -142,31 +166,36 @@ cudaError_t CUDARTAPI cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* gra
   if (!capture) return cudaErrorIllegalState;
   capture->active = false;
   runtime.Leave(capture);
-  *graph = new CUgraph_st{std::make_shared<const std::vector<Work>>(capture->works)};
+  *graph = new CUgraph_st{std::make_shared<const Recording>(capture->recording)};
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   if (nodes) return cudaErrorNotSupported;
-  *count = graph->works->size();
+  *count = graph->recording->operations.size();
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                            unsigned long long) {
-  *executable = new CUgraphExec_st{graph->works};
+  OCTAVO_RUNTIME;
+  *executable = new CUgraphExec_st{graph->recording, {}};
+  for (size_t branch = 1; branch < graph->recording->ticks.size(); ++branch)
+    (*executable)->branches.push_back(runtime.order().AddActor("branch of a graph"));
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t CUDARTAPI cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   OCTAVO_RUNTIME;
-  return runtime.Enqueue(stream, [works = executable->works] {
-    for (const Work& work : *works) work();
-  });
+  CUstream_st* own = runtime.Resolve(stream);
+  if (own->capture) return cudaErrorStreamCaptureUnsupported;
+  return runtime.Launch(executable, own);
 }
 cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  OCTAVO_RUNTIME;
+  for (const StreamClock& branch : executable->branches) runtime.order().RemoveActor(branch);
   delete executable;
   return cudaSuccess;
 }

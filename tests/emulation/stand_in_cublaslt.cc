@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "tests/emulation/access_hooks.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/matmul_algorithms.h"
+#include "tests/emulation/stand_in_runtime.h"
 
 namespace octavo::emulation {
 namespace {
@@ -106,6 +108,15 @@ void CheckMatrix(const void* data, const Layout& layout, const char* name) {
   bool bad = true;
   if (!InDevice(data, last * ElementBytes(layout.type), &bad) || bad)
     throw Error(std::string("cublasLtMatmul: matrix ") + name + " is outside device memory");
+}
+
+void AddRanges(const void* data, const Layout& layout, std::vector<ByteRange>* ranges) {
+  const size_t element = ElementBytes(layout.type);
+  const size_t column = layout.rows * element;
+  const size_t stride = static_cast<size_t>(layout.stride) * element;
+  if (stride == column) return ranges->push_back(RangeOf(data, column * layout.cols));
+  for (uint64_t col = 0; col < layout.cols; ++col)
+    ranges->push_back(RangeOf(static_cast<const char*>(data) + col * stride, column));
 }
 
 void Run(const Operands& o) {
@@ -314,8 +325,19 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatm
                                        b_data,       c_data, d_data, 0,      0};
   memcpy(&operands.alpha, alpha, sizeof(float));
   memcpy(&operands.beta, beta, sizeof(float));
-  const cudaError_t error =
-      octavo::emulation::Submit(stream, [operands] { octavo::emulation::Run(operands); });
+  octavo::emulation::Operation operation;
+  operation.name = "cublasLtMatmul";
+  operation.run = [operands] { octavo::emulation::Run(operands); };
+  octavo::emulation::AddRanges(a_data, operands.a, &operation.reads);
+  octavo::emulation::AddRanges(b_data, operands.b, &operation.reads);
+  if (operands.beta != 0) octavo::emulation::AddRanges(c_data, operands.c, &operation.reads);
+  if (operands.product.epilogue == CUBLASLT_EPILOGUE_BIAS)
+    operation.reads.push_back(octavo::emulation::RangeOf(
+        operands.product.bias, operands.d.rows * octavo::emulation::ElementBytes(operands.d.type)));
+  octavo::emulation::AddRanges(d_data, operands.d, &operation.writes);
+  operation.writes.push_back(octavo::emulation::RangeOf(
+      workspace, algorithm ? static_cast<size_t>(algorithm->data[0]) : workspace_bytes));
+  const cudaError_t error = octavo::emulation::Submit(stream, std::move(operation));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -146,13 +146,14 @@ void GoOn(const std::shared_ptr<Group>& group) {
   }
 }
 
-ncclResult_t Queue(const std::shared_ptr<Group>& group, cudaStream_t stream, Work work) {
+ncclResult_t Queue(const std::shared_ptr<Group>& group, cudaStream_t stream, Operation operation) {
   group->stream = stream;
   ++group->queued;
-  const cudaError_t error = Submit(stream, [group, work = std::move(work)] {
+  operation.run = [group, run = std::move(operation.run)] {
     --group->queued;
-    work();
-  });
+    run();
+  };
+  const cudaError_t error = Submit(stream, std::move(operation));
   if (error != cudaSuccess) return ncclUnhandledCudaError;
   if (group->connected) return ncclSuccess;
   group->connected = group->in_progress = true;
@@ -164,9 +165,17 @@ ncclResult_t Flush() {
   std::swap(calls, open_group);
   if (calls.transfers.empty()) return ncclSuccess;
   const std::shared_ptr<Group> group = calls.group;
-  return Queue(group, calls.stream, [group, transfers = std::move(calls.transfers)] {
+  Operation operation;
+  operation.name = "ncclSend and ncclRecv";
+  for (const Transfer& transfer : calls.transfers) {
+    const bool sends = transfer.from != nullptr;
+    (sends ? operation.reads : operation.writes)
+        .push_back(RangeOf(sends ? transfer.from : transfer.to, transfer.bytes));
+  }
+  operation.run = [group, transfers = std::move(calls.transfers)] {
     PointToPoint(*group, transfers);
-  });
+  };
+  return Queue(group, calls.stream, std::move(operation));
 }
 
 }  // namespace
@@ -244,9 +253,13 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
   if (from != to || type != ncclFloat || op != ncclSum) return ncclInvalidArgument;
   if (!Ready(comm) || open_group.depth != 0) return ncclInvalidUsage;
   const std::shared_ptr<Group> group = comm->group;
-  return octavo::emulation::Queue(group, stream, [group, to, count] {
+  octavo::emulation::Operation operation;
+  operation.name = "ncclAllReduce";
+  operation.run = [group, to, count] {
     octavo::emulation::AllReduce(*group, static_cast<float*>(to), count);
-  });
+  };
+  operation.writes = {octavo::emulation::RangeOf(to, count * sizeof(float))};
+  return octavo::emulation::Queue(group, stream, std::move(operation));
 }
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "tests/emulation/access_hooks.h"
 #include "tests/emulation/emulation.h"
 
 namespace octavo::emulation {
@@ -21,6 +22,7 @@ Options FromEnvironment() {
   options.resident_blocks = static_cast<int>(FromEnvironment("OCTAVO_EMU_RESIDENT", 1));
   const char* streams = std::getenv("OCTAVO_EMU_STREAMS");
   options.eager_streams = streams ? std::string(streams) == "eager" : options.seed % 4 == 1;
+  options.check_order = FromEnvironment("OCTAVO_EMU_ORDER", hooks != nullptr) != 0;
   options.profile = FromEnvironment("OCTAVO_EMU_PROFILE", 0) != 0;
   options.device_bytes = FromEnvironment("OCTAVO_EMU_DEVICE_BYTES", options.device_bytes);
   return options;
@@ -44,6 +46,20 @@ StandInRuntime& StandInRuntime::Get() {
   return *runtime;
 }
 
+StandInRuntime::StandInRuntime()
+    : order_([this](const std::function<void(const Moment&)>& visit) { VisitPending(visit); }) {
+  legacy_.clock = order_.AddActor("default stream");
+}
+
+void StandInRuntime::VisitPending(const std::function<void(const Moment&)>& visit) const {
+  const auto visit_all = [&](const CUstream_st& stream) {
+    for (const Work& work : stream.queue)
+      if (work.moment) visit(*work.moment);
+  };
+  visit_all(legacy_);
+  for (const CUstream_st* stream : streams_) visit_all(*stream);
+}
+
 bool StandInRuntime::Chance(uint64_t one_in) {
   const uint64_t seed = GetOptions().seed;
   if (seed < kFirstRandomSeed) return false;
@@ -62,6 +78,7 @@ CUstream_st* StandInRuntime::Resolve(cudaStream_t stream) {
 cudaStream_t StandInRuntime::AddStream(bool blocking) {
   auto* stream = new CUstream_st;
   stream->blocking = blocking;
+  stream->clock = order_.AddActor("stream");
   streams_.push_back(stream);
   return stream;
 }
@@ -69,6 +86,7 @@ cudaStream_t StandInRuntime::AddStream(bool blocking) {
 void StandInRuntime::RemoveStream(cudaStream_t stream) {
   Drain(stream);
   std::erase(streams_, stream);
+  order_.RemoveActor(stream->clock);
   delete stream;
 }
 
@@ -78,13 +96,17 @@ void StandInRuntime::Step(CUstream_st* stream) {
   stream->queue.pop_front();
   stream->busy = true;
   try {
-    if (error_ == cudaSuccess) work();
+    if (error_ == cudaSuccess) work.run();
   } catch (const Error& error) {
-    error_ = cudaErrorLaunchFailure;
-    message_ = error.what();
-    std::fprintf(stderr, "emulated device: %s\n", error.what());
+    SetError(error.what());
   }
   stream->busy = false;
+}
+
+void StandInRuntime::SetError(const std::string& message) {
+  error_ = cudaErrorLaunchFailure;
+  message_ = message;
+  std::fprintf(stderr, "emulated device: %s\n", message.c_str());
 }
 
 void StandInRuntime::RunSomeOther(const CUstream_st* except) {
@@ -94,19 +116,80 @@ void StandInRuntime::RunSomeOther(const CUstream_st* except) {
   if (!ready.empty()) Step(ready[random_ / 64 % ready.size()]);
 }
 
-cudaError_t StandInRuntime::Enqueue(cudaStream_t handle, Work work) {
+cudaError_t StandInRuntime::Enqueue(cudaStream_t handle, Operation operation) {
   CUstream_st* stream = Resolve(handle);
   if (error_ != cudaSuccess) return error_;
+  auto shared = std::make_shared<const Operation>(std::move(operation));
   if (stream->capture) {
-    stream->capture->works.push_back(std::move(work));
+    const Moment moment = stream->branch.Next();
+    stream->capture->recording.operations.push_back({std::move(shared), moment});
+    stream->capture->recording.ticks[moment.actor] = moment.tick;
     return cudaSuccess;
   }
+  stream->clock.Join(order_.host());
+  const Moment moment = stream->clock.Next();
+  order_.Submit(*shared, moment);
+  return Push(stream, {[this, shared, moment] { order_.Run(*shared, moment); }, moment});
+}
+
+cudaError_t StandInRuntime::EnqueueMark(CUstream_st* stream, std::function<void()> run) {
+  if (error_ != cudaSuccess) return error_;
+  return Push(stream, {std::move(run), std::nullopt});
+}
+
+cudaError_t StandInRuntime::Launch(CUgraphExec_st* graph, CUstream_st* stream) {
+  if (error_ != cudaSuccess) return error_;
+  const Recording& recording = *graph->recording;
+  stream->clock.Join(order_.host());
+  const Moment launch = stream->clock.now();
+  // [branch]: of the stream itself first. The others begin at the launch and end before what the
+  // stream does next.
+  std::vector<StreamClock*> clocks = {&stream->clock};
+  for (StreamClock& branch : graph->branches) clocks.push_back(&branch);
+  std::vector<RecordedOperation> replayed = recording.operations;
+  for (RecordedOperation& operation : replayed) {
+    const Moment recorded = operation.moment;
+    const Moment& begin = clocks[recorded.actor]->now();
+    StreamClock clock(Moment{begin.actor, begin.tick + recorded.tick, launch.known});
+    clock.Join(launch);
+    for (uint32_t branch = 0; branch < clocks.size(); ++branch)
+      if (const uint32_t tick = TickOf(recorded.known, branch))
+        clock.Join({clocks[branch]->actor(), clocks[branch]->now().tick + tick, nullptr});
+    operation.moment = clock.now();
+    order_.Submit(*operation.operation, operation.moment);
+  }
+  for (size_t branch = 0; branch < clocks.size(); ++branch)
+    clocks[branch]->Advance(recording.ticks[branch]);
+  for (const StreamClock& branch : graph->branches) stream->clock.Join(branch.now());
+  return Push(stream, {[this, replayed = std::move(replayed)] {
+                         for (const RecordedOperation& operation : replayed)
+                           order_.Run(*operation.operation, operation.moment);
+                       },
+                       launch});
+}
+
+cudaError_t StandInRuntime::Push(CUstream_st* stream, Work work) {
   stream->queue.push_back(std::move(work));
   if (GetOptions().eager_streams)
     Drain(stream);
   else if (Chance(3))
     RunSomeOther(nullptr);
   return error_;
+}
+
+void StandInRuntime::HostWaitsForAll() {
+  HostWaitsFor(&legacy_);
+  for (CUstream_st* stream : streams_) HostWaitsFor(stream);
+}
+
+void StandInRuntime::OrderLegacy(bool after) {
+  for (CUstream_st* stream : streams_) {
+    if (!stream->blocking) continue;
+    if (after)
+      legacy_.clock.Join(stream->clock.now());
+    else
+      stream->clock.Join(legacy_.clock.now());
+  }
 }
 
 void StandInRuntime::Drain(CUstream_st* stream) {
@@ -155,10 +238,30 @@ std::string StandInRuntime::TakeError() {
   return std::exchange(message_, {});
 }
 
-cudaError_t Submit(cudaStream_t stream, std::function<void()> work) {
+cudaError_t Submit(cudaStream_t stream, Operation operation) {
   StandInRuntime& runtime = StandInRuntime::Get();
   const std::lock_guard lock(runtime.lock());
-  return runtime.Enqueue(stream, std::move(work));
+  return runtime.Enqueue(stream, std::move(operation));
+}
+cudaError_t Submit(cudaStream_t stream, std::function<void()> work) {
+  return Submit(stream, Operation{"", std::move(work), {}, {}});
+}
+
+void NoteAccesses(const std::string& kernel, const std::vector<ByteRange>& reads,
+                  const std::vector<ByteRange>& writes) {
+  StandInRuntime& runtime = StandInRuntime::Get();
+  const std::lock_guard lock(runtime.lock());
+  runtime.order().Touch(kernel, reads, writes);
+}
+
+bool HandleHostFault(const void* address, bool write) {
+  StandInRuntime& runtime = StandInRuntime::Get();
+  const std::lock_guard lock(runtime.lock());
+  std::string report;
+  if (!runtime.order().HostFault(reinterpret_cast<uintptr_t>(address), write, &report))
+    return false;
+  if (!report.empty()) runtime.SetError(report);
+  return true;
 }
 
 std::string TakeError() {

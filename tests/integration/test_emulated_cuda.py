@@ -15,13 +15,14 @@ from test_sharing import choices
 FIRM_MARGIN = 0.4
 FLAGS = ["--kv-cache-dtype", "bf16", "--max-model-len", "128", "--max-num-seqs", "8", "--max-num-batched-tokens", "128"]
 EMULATED = BIN / "octavo-worker-emulated"
+EMULATED_RACE = BIN / "octavo-worker-emulated-race"  # checks the order of all that touches memory
 TIMEOUT_S = 220
 QUESTION = "What is the capital of France?"
 
 
-def emulated(pool_blocks, *scheduler, worker=()):
+def emulated(pool_blocks, *scheduler, worker=(), program=EMULATED):
     return Service([*FLAGS, "--num-gpu-blocks-override", str(pool_blocks), *scheduler],
-                   ["--backend", "cuda", *worker], worker_program=EMULATED)
+                   ["--backend", "cuda", *worker], worker_program=program)
 
 
 def chat(text, max_tokens, **fields):
@@ -99,6 +100,26 @@ class EmulatedCuda(unittest.TestCase):
                 self.assertGreater(total(values, "octavo_preemptions_total", f'mode="{mode}"'), 0)
                 swapped = total(values, "octavo_swapped_bytes_total", 'direction="in"')
                 self.assertEqual(swapped > 0, mode == "swap")
+
+    def test_nothing_races(self):
+        # Two steps in flight, replayed graphs, forks that copy blocks, swaps both ways: a race is an error of the
+        # device, which ends the step.
+        with emulated(8, "--preemption-mode", "swap", worker=["--swap-space", "16MiB"],
+                      program=EMULATED_RACE) as service:
+            with concurrent.futures.ThreadPoolExecutor(len(self.prompts)) as pool:
+                got = list(pool.map(lambda ids: generate(service, with_margins(greedy_request(ids, 16))),
+                                    self.prompts))
+            self.assertTrue(all(len(ids) == 16 for ids, _, _, _, _ in got))
+            for pair in zip(self.long, got):
+                self.check_firm(*pair)
+            values = scrape(service)[1]
+            for direction in ("in", "out"):
+                self.assertGreater(total(values, "octavo_swapped_bytes_total", f'direction="{direction}"'), 0)
+            request = chat(QUESTION, 3)
+            request.sampling.temperature, request.sampling.seed, request.sampling.n = 1.0, 11, 3
+            self.assertEqual(sorted(choices(service.generation.Generate(request, timeout=TIMEOUT_S))), [0, 1, 2])
+            self.assertNotIn("race", service.worker.log())
+            self.assertNotIn("workers lost", service.scheduler.log())
 
 
 if __name__ == "__main__":
