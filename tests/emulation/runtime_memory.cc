@@ -52,6 +52,12 @@ bool StandInRuntime::RemovePinned(const void* address) {
   pinned_.erase(found);
   return true;
 }
+bool StandInRuntime::Hold(int64_t bytes) {
+  const auto more = static_cast<size_t>(bytes);
+  if (device_bytes_used_ + more > static_cast<size_t>(GetOptions().device_bytes)) return false;
+  device_bytes_used_ += more;
+  return true;
+}
 size_t StandInRuntime::AllocationBytes(const void* address) const {
   const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
   return found == allocations_.end() ? 0 : found->second;

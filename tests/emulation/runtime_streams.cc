@@ -177,7 +177,9 @@ cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* node
 cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                            unsigned long long) {
   OCTAVO_RUNTIME;
-  *executable = new CUgraphExec_st{graph->recording, {}};
+  const int64_t held = octavo::emulation::GetHiddenMemory().graph_bytes;
+  if (!runtime.Hold(held)) return cudaErrorMemoryAllocation;
+  *executable = new CUgraphExec_st{graph->recording, {}, held};
   for (size_t branch = 1; branch < graph->recording->ticks.size(); ++branch)
     (*executable)->branches.push_back(runtime.order().AddActor("branch of a graph"));
   return cudaSuccess;
@@ -196,6 +198,7 @@ cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t CUDARTAPI cudaGraphExecDestroy(cudaGraphExec_t executable) {
   OCTAVO_RUNTIME;
   for (const StreamClock& branch : executable->branches) runtime.order().RemoveActor(branch);
+  runtime.Drop(executable->held_bytes);
   delete executable;
   return cudaSuccess;
 }

@@ -178,6 +178,18 @@ bool Consistent(const Product& product, const Layout& a, const Layout& b, const 
          (ta ? a.rows : a.cols) == (tb ? b.cols : b.rows) && wide(a) && wide(b) && wide(d);
 }
 
+// What the library loads for its first product, and keeps. False: there is not as much.
+bool Load() {
+  static int64_t held = 0;
+  StandInRuntime& runtime = StandInRuntime::Get();
+  const std::lock_guard lock(runtime.lock());
+  const int64_t wanted = GetHiddenMemory().library_bytes;
+  if (wanted == held) return true;
+  runtime.Drop(held);
+  held = runtime.Hold(wanted) ? wanted : 0;
+  return held == wanted;
+}
+
 template <class T>
 cublasStatus_t Take(const void* value, size_t bytes, T* target) {
   if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -317,6 +329,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatm
                                            size_t workspace_bytes, cudaStream_t stream) {
   if (!handle || !octavo::emulation::Consistent(*Of(product), *Of(a), *Of(b), *Of(d)))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (!octavo::emulation::Load()) return CUBLAS_STATUS_ALLOC_FAILED;
   if (algorithm && algorithm->data[0] > workspace_bytes) return CUBLAS_STATUS_INVALID_VALUE;
   bool bad = true;
   if (workspace_bytes && (!octavo::emulation::InDevice(workspace, workspace_bytes, &bad) || bad))

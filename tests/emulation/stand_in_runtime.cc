@@ -38,6 +38,11 @@ Options& GetOptions() {
   return options;
 }
 
+HiddenMemory& GetHiddenMemory() {
+  static HiddenMemory hidden;
+  return hidden;
+}
+
 void Plant(const char* bug) { planted_bug = bug; }
 bool IsPlanted(const char* bug) { return !planted_bug.empty() && planted_bug == bug; }
 

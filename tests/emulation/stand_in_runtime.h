@@ -79,9 +79,17 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   std::shared_ptr<const octavo::emulation::Recording> recording;
   std::vector<octavo::emulation::StreamClock> branches;  // [branch - 1]
+  int64_t held_bytes = 0;
 };
 
 namespace octavo::emulation {
+
+// Device memory that the real libraries take without being asked for it, here as a test wants it.
+struct HiddenMemory {
+  int64_t graph_bytes = 0;    // of each instantiated graph
+  int64_t library_bytes = 0;  // from the first product on
+};
+HiddenMemory& GetHiddenMemory();
 
 // REQUIRES in all members: the lock is held.
 class StandInRuntime {
@@ -125,6 +133,9 @@ class StandInRuntime {
   bool Pinned(const void* address, size_t bytes) const;
   void AddPinned(const void* address, size_t bytes);
   bool RemovePinned(const void* address);
+  // Memory without an address. False: there is not as much.
+  bool Hold(int64_t bytes);
+  void Drop(int64_t bytes) { device_bytes_used_ -= static_cast<size_t>(bytes); }
   // Of the allocation that begins there; 0: none does.
   size_t AllocationBytes(const void* address) const;
   size_t device_bytes_used() const { return device_bytes_used_; }

@@ -37,6 +37,11 @@ struct DeviceMemory {
   bool dedicated = false;  // a card's own memory, not the machine's
 };
 
+struct DevicePeak {
+  int64_t used_bytes = 0;   // of the device, by everybody
+  int64_t graph_bytes = 0;  // of them for recorded steps, of which more may come
+};
+
 // Owned and called by one thread. Ops are ordered; they may complete later, until Synchronize.
 // Every op checks its limits and answers INVALID_ARGUMENT or UNIMPLEMENTED with value and limit.
 class Backend {
@@ -47,6 +52,11 @@ class Backend {
   virtual std::string numeric_path() const = 0;  // "cpu/avx512/float32" (det.2)
   // What Reserve has taken counts as free: the next Reserve takes it again.
   virtual absl::StatusOr<DeviceMemory> Memory() const = 0;
+
+  // The most that was in use at any time since WatchPeak, as far as the device and this process's
+  // own allocations tell. Of dedicated memory.
+  virtual void WatchPeak() {}
+  virtual absl::StatusOr<DevicePeak> Peak() const { return DevicePeak{}; }
 
   // Zeroed lazily by the operating system where possible; RESOURCE_EXHAUSTED with both sizes.
   virtual absl::StatusOr<Buffer> Allocate(size_t bytes) = 0;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/cuda/cuda_status.h"
 #include "worker/cuda/device_memory.h"
 #include "worker/cuda/kernels/paged_decode.h"
@@ -116,10 +117,11 @@ absl::Status CudaAttention::Reserve(const LargestStep& limits, cudaStream_t stre
     windows_.push_back(std::move(lists));
   }
   host_lists_.assign(at, std::byte{0});
-  OCTAVO_RETURN_IF_ERROR(Grow(lists_, at));
+  OCTAVO_RETURN_IF_ERROR(Naming("work lists of attention", Grow(lists_, at)));
   const auto elements = static_cast<size_t>(sizes.PartialElements(limits));
   const auto head_dim = static_cast<size_t>(limits.geometry.shape().head_dim);
-  OCTAVO_RETURN_IF_ERROR(Grow(partial_out_, elements * head_dim * sizeof(float)));
+  OCTAVO_RETURN_IF_ERROR(Naming("partial results of attention",
+                                Grow(partial_out_, elements * head_dim * sizeof(float))));
   OCTAVO_RETURN_IF_ERROR(Grow(partial_softmax_, elements * 2 * sizeof(float)));
   OCTAVO_RETURN_IF_ERROR(Grow(arrivals_, elements * sizeof(uint32_t)));
   return ToStatus(cudaMemsetAsync(arrivals_.data(), 0, arrivals_.bytes(), stream),

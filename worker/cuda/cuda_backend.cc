@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/cuda/cuda_status.h"
 #include "worker/cuda/device_memory.h"
 
@@ -96,6 +97,19 @@ absl::StatusOr<DeviceMemory> CudaBackend::Memory() const {
   return memory;
 }
 
+void CudaBackend::WatchPeak() { RestartDeviceHeapPeak(); }
+
+absl::StatusOr<DevicePeak> CudaBackend::Peak() const {
+  OCTAVO_RETURN_IF_ERROR(UseDevice());
+  OCTAVO_ASSIGN_OR_RETURN(const DeviceMemory memory, ReadDeviceMemory());
+  DevicePeak peak;
+  peak.used_bytes = memory.total_bytes - memory.free_bytes + DeviceHeapBytesAboveNow();
+  const auto more = static_cast<int64_t>(GraphCache::kMaxGraphs - graphs_->num_graphs());
+  peak.used_bytes += more * graphs_->bytes_per_graph();
+  peak.graph_bytes = static_cast<int64_t>(GraphCache::kMaxGraphs) * graphs_->bytes_per_graph();
+  return peak;
+}
+
 absl::StatusOr<Buffer> CudaBackend::Allocate(size_t bytes) {
   OCTAVO_RETURN_IF_ERROR(UseDevice());
   return AllocateDevice(bytes);
@@ -171,15 +185,19 @@ absl::Status CudaBackend::Reserve(const LargestStep& limits) {
   graphs_->Clear();
   OCTAVO_ASSIGN_OR_RETURN(const int64_t bytes, WorkspaceBytes(limits));
   OCTAVO_RETURN_IF_ERROR(attention_->Reserve(limits, compute_.get()));
-  OCTAVO_RETURN_IF_ERROR(sampler_.Reserve(limits));
+  OCTAVO_RETURN_IF_ERROR(Naming("memory of sampling", sampler_.Reserve(limits)));
   const auto rows = static_cast<size_t>(limits.max_rows);
   const auto gated_rows = static_cast<size_t>(std::min<int64_t>(limits.max_rows, kGatedRows));
-  OCTAVO_RETURN_IF_ERROR(Grow(rows_, rows * static_cast<size_t>(widest_input_) * sizeof(uint16_t)));
   OCTAVO_RETURN_IF_ERROR(
-      Grow(gate_up_, gated_rows * static_cast<size_t>(widest_gated_) * sizeof(float)));
+      Naming("rows that enter products",
+             Grow(rows_, rows * static_cast<size_t>(widest_input_) * sizeof(uint16_t))));
   OCTAVO_RETURN_IF_ERROR(
+      Naming("gates of feed-forward layers",
+             Grow(gate_up_, gated_rows * static_cast<size_t>(widest_gated_) * sizeof(float))));
+  OCTAVO_RETURN_IF_ERROR(Naming(
+      "rows of feed-forward layers",
       Grow(gated_rows_,
-           gated_rows * static_cast<size_t>(PaddedCols(widest_gated_ / 2)) * sizeof(uint16_t)));
+           gated_rows * static_cast<size_t>(PaddedCols(widest_gated_ / 2)) * sizeof(uint16_t))));
   OCTAVO_RETURN_IF_ERROR(Grow(row_ids_, rows * sizeof(int32_t)));
   OCTAVO_RETURN_IF_ERROR(Grow(other_row_ids_, rows * sizeof(int32_t)));
   reserved_bytes_ = bytes;

@@ -83,6 +83,9 @@ class CudaBackend : public Backend {
     return path;
   }
   absl::StatusOr<DeviceMemory> Memory() const override;
+  void WatchPeak() override;
+  // With as many graphs as are kept at most, each as large as the largest so far.
+  absl::StatusOr<DevicePeak> Peak() const override;
 
   // Not cleared.
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;

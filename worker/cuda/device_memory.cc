@@ -2,13 +2,34 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "worker/cuda/cuda_status.h"
 
 namespace octavo::cuda {
 namespace {
+
+// Of all backends of the process, which has one. Buffers may be freed by any thread.
+struct Heap {
+  absl::Mutex mutex;
+  int64_t bytes ABSL_GUARDED_BY(mutex) = 0;
+  int64_t peak ABSL_GUARDED_BY(mutex) = 0;
+
+  static Heap& Get() {
+    static auto* const heap = new Heap;  // outlives what other statics free at exit
+    return *heap;
+  }
+  void Add(int64_t change) {
+    absl::MutexLock lock(&mutex);
+    bytes += change;
+    peak = std::max(peak, bytes);
+  }
+};
 
 // A buffer is freed where no status can be returned.
 void LogFailure(cudaError_t error, const char* what) {
@@ -42,8 +63,23 @@ absl::StatusOr<Buffer> AllocateDevice(size_t bytes) {
             : ""));
   }
   OCTAVO_RETURN_IF_ERROR(ToStatus(error, absl::StrCat("cudaMalloc of ", bytes, " bytes")));
-  return Buffer(static_cast<std::byte*>(data), bytes,
-                [](std::byte* freed, size_t) { LogFailure(cudaFree(freed), "cudaFree"); });
+  Heap::Get().Add(static_cast<int64_t>(bytes));
+  return Buffer(static_cast<std::byte*>(data), bytes, [](std::byte* freed, size_t freed_bytes) {
+    LogFailure(cudaFree(freed), "cudaFree");
+    Heap::Get().Add(-static_cast<int64_t>(freed_bytes));
+  });
+}
+
+int64_t DeviceHeapBytesAboveNow() {
+  Heap& heap = Heap::Get();
+  absl::MutexLock lock(&heap.mutex);
+  return heap.peak - heap.bytes;
+}
+
+void RestartDeviceHeapPeak() {
+  Heap& heap = Heap::Get();
+  absl::MutexLock lock(&heap.mutex);
+  heap.peak = heap.bytes;
 }
 
 absl::StatusOr<Buffer> AllocatePinned(size_t bytes) {

@@ -3,6 +3,7 @@
 #define OCTAVO_WORKER_CUDA_DEVICE_MEMORY_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
@@ -18,6 +19,11 @@ absl::StatusOr<DeviceMemory> ReadDeviceMemory();
 absl::StatusOr<Buffer> AllocateDevice(size_t bytes);
 // Page-locked at once, all of it. RESOURCE_EXHAUSTED naming what was asked for.
 absl::StatusOr<Buffer> AllocatePinned(size_t bytes);
+
+// Of what this process has from AllocateDevice: the most at any time since the last restart, less
+// what it has now. A peak that has passed is not in what the driver says.
+int64_t DeviceHeapBytesAboveNow();
+void RestartDeviceHeapPeak();
 
 // Makes `buffer` hold `bytes` at least; what it held is lost when it grows, and `*grew` is set when
 // its address changed.

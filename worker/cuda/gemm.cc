@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/cuda/cuda_status.h"
 #include "worker/cuda/device_memory.h"
 
@@ -80,7 +81,9 @@ Gemm::Plan::~Plan() {
 absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create() {
   auto gemm = absl::WrapUnique(new Gemm());
   OCTAVO_RETURN_IF_ERROR(ToStatus(cublasLtCreate(&gemm->handle_), "cublasLtCreate"));
-  OCTAVO_ASSIGN_OR_RETURN(gemm->workspace_, AllocateDevice(kWorkspaceBytes));
+  absl::StatusOr<Buffer> workspace = AllocateDevice(kWorkspaceBytes);
+  if (!workspace.ok()) return Naming("the workspace of cuBLASLt", workspace.status());
+  gemm->workspace_ = *std::move(workspace);
   for (cudaEvent_t* event : {&gemm->begin_, &gemm->end_})
     OCTAVO_RETURN_IF_ERROR(ToStatus(cudaEventCreate(event), "cudaEventCreate"));
   return gemm;

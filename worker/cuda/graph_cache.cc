@@ -1,8 +1,11 @@
 #include "worker/cuda/graph_cache.h"
 
+#include <algorithm>
+
 #include "absl/cleanup/cleanup.h"
 #include "common/status_macros.h"
 #include "worker/cuda/cuda_status.h"
+#include "worker/cuda/device_memory.h"
 
 namespace octavo::cuda {
 
@@ -33,12 +36,16 @@ absl::Status GraphCache::End() {
   OCTAVO_RETURN_IF_ERROR(ToStatus(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture"));
   const absl::Cleanup destroy = [graph] { cudaGraphDestroy(graph); };
   if (num_graphs_ >= kMaxGraphs) EvictOldest();
+  OCTAVO_ASSIGN_OR_RETURN(const DeviceMemory before, ReadDeviceMemory());
   cudaGraphExec_t executable = nullptr;
   OCTAVO_RETURN_IF_ERROR(
       ToStatus(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate"));
   entries_[recorded_].graph = executable;
   ++num_graphs_;
-  return ToStatus(cudaGraphLaunch(executable, stream_), "cudaGraphLaunch");
+  OCTAVO_RETURN_IF_ERROR(ToStatus(cudaGraphLaunch(executable, stream_), "cudaGraphLaunch"));
+  OCTAVO_ASSIGN_OR_RETURN(const DeviceMemory after, ReadDeviceMemory());
+  bytes_per_graph_ = std::max(bytes_per_graph_, before.free_bytes - after.free_bytes);
+  return absl::OkStatus();
 }
 
 void GraphCache::Abandon() {

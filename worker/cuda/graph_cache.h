@@ -54,6 +54,8 @@ class GraphCache {
 
   int64_t num_replays() const { return num_replays_; }
   size_t num_graphs() const { return num_graphs_; }
+  // Of the card, that the largest graph so far took when it was made and first run.
+  int64_t bytes_per_graph() const { return bytes_per_graph_; }
 
  private:
   struct Entry {
@@ -67,6 +69,7 @@ class GraphCache {
   size_t num_graphs_ = 0;
   uint64_t uses_ = 0;
   int64_t num_replays_ = 0;
+  int64_t bytes_per_graph_ = 0;
   bool recording_ = false;
   Key recorded_;
 };

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/checkpoint/dequantize.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/cuda/device_memory.h"
 #include "worker/cuda/quant_pack.h"
 
@@ -79,9 +81,8 @@ void ConvertRow(const WeightView& part, int64_t row, std::vector<float>& values,
   for (int64_t c = 0; c < part.cols; ++c) out[c] = RoundToBFloat16(values[static_cast<size_t>(c)]);
 }
 
-absl::Status NamingTensor(const absl::Status& status, const LinearSource& source) {
-  return absl::Status(status.code(),
-                      absl::StrCat("weight ", source.parts.front().name, ": ", status.message()));
+std::string NameOf(const LinearSource& source) {
+  return absl::StrCat("weight ", source.parts.front().name);
 }
 
 }  // namespace
@@ -91,7 +92,9 @@ absl::StatusOr<std::unique_ptr<CudaLinear>> WeightPacker::Linear(const LinearSou
   Buffer bias;
   if (!source.bias.empty()) {
     const size_t bytes = source.bias.size() * sizeof(float);
-    OCTAVO_ASSIGN_OR_RETURN(bias, AllocateDevice(bytes));
+    absl::StatusOr<Buffer> buffer = AllocateDevice(bytes);
+    if (!buffer.ok()) return Naming(absl::StrCat("the bias of ", NameOf(source)), buffer.status());
+    bias = *std::move(buffer);
     OCTAVO_RETURN_IF_ERROR(staging_.Copy(bias.data(), source.bias.data(), bytes));
   }
   const std::optional<QuantFormat> format =
@@ -119,7 +122,7 @@ absl::StatusOr<QuantMatrix> WeightPacker::PackQuantized(const LinearSource& sour
   matrix.cols = source.parts.front().cols;
   absl::StatusOr<Buffer> buffer =
       AllocateDevice(static_cast<size_t>(QuantBytes(format, matrix.rows, matrix.cols)));
-  if (!buffer.ok()) return NamingTensor(buffer.status(), source);
+  if (!buffer.ok()) return Naming(NameOf(source), buffer.status());
   matrix.units = *std::move(buffer);
   const int64_t unit_bytes = QuantUnitBytes(format.bits, format.has_min);
   const int64_t units = static_cast<int64_t>(matrix.units.bytes()) / unit_bytes;
@@ -145,7 +148,7 @@ absl::StatusOr<std::shared_ptr<const DeviceMatrix>> WeightPacker::Pack(const Lin
   matrix->stride = PaddedCols(first.cols);
   absl::StatusOr<Buffer> buffer =
       AllocateDevice(static_cast<size_t>(matrix->rows * matrix->stride) * sizeof(uint16_t));
-  if (!buffer.ok()) return NamingTensor(buffer.status(), source);
+  if (!buffer.ok()) return Naming(NameOf(source), buffer.status());
   matrix->bf16 = *std::move(buffer);
   int64_t first_row = 0;
   for (const WeightView& part : source.parts) {

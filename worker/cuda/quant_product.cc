@@ -4,6 +4,7 @@
 
 #include "absl/memory/memory.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/cuda/cuda_status.h"
 #include "worker/cuda/device_memory.h"
 #include "worker/cuda/kernels/dequantize.h"
@@ -17,9 +18,12 @@ absl::StatusOr<std::unique_ptr<QuantProduct>> QuantProduct::Create(Gemm& gemm,
   auto product = absl::WrapUnique(new QuantProduct(gemm, multiprocessors, scratch_bytes));
   const auto floats = static_cast<size_t>(QuantPartialElements(multiprocessors));
   const auto arrivals = static_cast<size_t>(QuantArrivals(multiprocessors)) * sizeof(int32_t);
-  OCTAVO_ASSIGN_OR_RETURN(product->partials_, AllocateDevice(floats * sizeof(float)));
-  OCTAVO_ASSIGN_OR_RETURN(product->arrivals_, AllocateDevice(arrivals));
-  OCTAVO_ASSIGN_OR_RETURN(product->scratch_, AllocateDevice(static_cast<size_t>(scratch_bytes)));
+  OCTAVO_RETURN_IF_ERROR(Naming("partial sums of products of 4 and 8 bits",
+                                Grow(product->partials_, floats * sizeof(float))));
+  OCTAVO_RETURN_IF_ERROR(
+      Naming("arrivals of products of 4 and 8 bits", Grow(product->arrivals_, arrivals)));
+  OCTAVO_RETURN_IF_ERROR(Naming("scratch of dequantised weights",
+                                Grow(product->scratch_, static_cast<size_t>(scratch_bytes))));
   OCTAVO_RETURN_IF_ERROR(ToStatus(cudaMemsetAsync(product->arrivals_.data(), 0, arrivals, stream),
                                   "cudaMemsetAsync of arrivals"));
   return product;

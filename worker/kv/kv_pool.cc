@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 
 namespace octavo {
 
@@ -25,12 +26,18 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(Backend& backend,
   if (num_swap_blocks < 0 || num_swap_blocks > most)
     return absl::InvalidArgumentError(
         absl::StrCat("num_swap_blocks is ", num_swap_blocks, "; it must be in [0, ", most, "]"));
-  OCTAVO_ASSIGN_OR_RETURN(
-      Buffer buffer, backend.Allocate(static_cast<size_t>(geometry.PoolBytes(num_blocks + 1))));
-  auto pool = absl::WrapUnique(new KvPool(backend, geometry, num_blocks, std::move(buffer)));
+  absl::StatusOr<Buffer> buffer =
+      backend.Allocate(static_cast<size_t>(geometry.PoolBytes(num_blocks + 1)));
+  if (!buffer.ok())
+    return Naming(absl::StrCat("the KV cache of ", num_blocks, " blocks"), buffer.status());
+  auto pool = absl::WrapUnique(new KvPool(backend, geometry, num_blocks, *std::move(buffer)));
   if (num_swap_blocks == 0) return pool;
-  OCTAVO_ASSIGN_OR_RETURN(
-      pool->host_, backend.AllocateHost(static_cast<size_t>(geometry.PoolBytes(num_swap_blocks))));
+  absl::StatusOr<Buffer> host =
+      backend.AllocateHost(static_cast<size_t>(geometry.PoolBytes(num_swap_blocks)));
+  if (!host.ok())
+    return Naming(absl::StrCat("the host's ", num_swap_blocks, " blocks for swapping"),
+                  host.status());
+  pool->host_ = *std::move(host);
   pool->num_swap_blocks_ = num_swap_blocks;
   if (check_swaps) pool->checksums_.resize(static_cast<size_t>(num_swap_blocks));
   return pool;

@@ -1,11 +1,13 @@
 #include "worker/model/decoder.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/model/rope_table.h"
 
 namespace octavo {
@@ -73,18 +75,24 @@ Decoder::Decoder(Backend& backend, const Model& model, const DecoderLimits& limi
 
 absl::Status Decoder::Allocate() {
   const ModelConfig& config = model_.config;
-  const auto allocate = [&](Buffer& buffer, int64_t rows, int64_t cols) -> absl::Status {
-    OCTAVO_ASSIGN_OR_RETURN(buffer,
-                            backend_.Allocate(static_cast<size_t>(rows * cols) * sizeof(float)));
+  const auto allocate = [&](absl::string_view what, Buffer& buffer, int64_t rows,
+                            int64_t cols) -> absl::Status {
+    absl::StatusOr<Buffer> made =
+        backend_.Allocate(static_cast<size_t>(rows * cols) * sizeof(float));
+    if (!made.ok())
+      return Naming(absl::StrCat(what, ", ", rows, " x ", cols, " floats"), made.status());
+    buffer = *std::move(made);
     return absl::OkStatus();
   };
-  OCTAVO_RETURN_IF_ERROR(allocate(hidden_, limits_.max_rows, config.hidden_size));
-  OCTAVO_RETURN_IF_ERROR(allocate(qkv_, limits_.max_rows, QkvCols(config)));
-  OCTAVO_RETURN_IF_ERROR(allocate(attended_, limits_.max_rows, QueryCols(config)));
-  OCTAVO_RETURN_IF_ERROR(allocate(gated_, limits_.max_rows, config.intermediate_size));
-  OCTAVO_RETURN_IF_ERROR(allocate(logits_, limits_.max_sampled, LogitCols(model_)));
+  const int64_t rows = limits_.max_rows;
+  OCTAVO_RETURN_IF_ERROR(allocate("hidden rows", hidden_, rows, config.hidden_size));
+  OCTAVO_RETURN_IF_ERROR(allocate("queries, keys and values", qkv_, rows, QkvCols(config)));
+  OCTAVO_RETURN_IF_ERROR(allocate("results of attention", attended_, rows, QueryCols(config)));
+  OCTAVO_RETURN_IF_ERROR(
+      allocate("rows of feed-forward layers", gated_, rows, config.intermediate_size));
+  OCTAVO_RETURN_IF_ERROR(allocate("logits", logits_, limits_.max_sampled, LogitCols(model_)));
   if (config.post_norms)
-    OCTAVO_RETURN_IF_ERROR(allocate(added_, limits_.max_rows, config.hidden_size));
+    OCTAVO_RETURN_IF_ERROR(allocate("sums before their norms", added_, rows, config.hidden_size));
   OCTAVO_ASSIGN_OR_RETURN(rope_, MakeRope(config.rope, cos_sin_));
   local_rope_ = rope_;
   if (config.local_rope) {
@@ -97,7 +105,11 @@ absl::StatusOr<RopeTable> Decoder::MakeRope(const RopeConfig& rope, Buffer& cos_
   OCTAVO_ASSIGN_OR_RETURN(const std::vector<float> values,
                           CosSinTable(rope, limits_.max_positions));
   const size_t bytes = values.size() * sizeof(float);
-  OCTAVO_ASSIGN_OR_RETURN(cos_sin, backend_.Allocate(bytes));
+  absl::StatusOr<Buffer> made = backend_.Allocate(bytes);
+  if (!made.ok())
+    return Naming(absl::StrCat("rotations of ", limits_.max_positions, " positions"),
+                  made.status());
+  cos_sin = *std::move(made);
   OCTAVO_RETURN_IF_ERROR(backend_.CopyToDevice(cos_sin.data(), values.data(), bytes));
   RopeTable table;
   table.cos_sin = cos_sin.as<float>();

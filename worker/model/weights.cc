@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/model/shard.h"
 
 namespace octavo {
@@ -139,8 +140,9 @@ class Loader {
     OCTAVO_ASSIGN_OR_RETURN(std::vector<float> values, ToFloats(tensor, elements));
     for (float& value : values) value += model_->config.norm_offset;
     const size_t bytes = values.size() * sizeof(float);
-    OCTAVO_ASSIGN_OR_RETURN(Buffer buffer, backend_.Allocate(bytes));
-    OCTAVO_RETURN_IF_ERROR(backend_.CopyToDevice(buffer.data(), values.data(), bytes));
+    absl::StatusOr<Buffer> buffer = backend_.Allocate(bytes);
+    if (!buffer.ok()) return Naming(absl::StrCat("weight ", tensor.name), buffer.status());
+    OCTAVO_RETURN_IF_ERROR(backend_.CopyToDevice(buffer->data(), values.data(), bytes));
     model_->weight_bytes += static_cast<int64_t>(bytes);
     return buffer;
   }

@@ -20,10 +20,15 @@ struct MemoryFlags {
   int64_t swap_bytes = -1;            // --swap-space, of the host; 0: none; -1: not given
 };
 
+// Whether the budget does not depend on what else needs memory.
+inline bool FixesBudget(const MemoryFlags& flags) {
+  return flags.num_blocks != 0 || flags.kv_cache_bytes != 0;
+}
+
 // Bytes the worker holds or will hold besides the cache.
 struct MemoryUse {
   int64_t weight_bytes = 0;      // resident already
-  int64_t activation_bytes = 0;  // of the largest step; not allocated yet
+  int64_t activation_bytes = 0;  // of the largest step; not in use now
 };
 
 // The budget of a worker whose device memory is the machine's own: without flags it takes

@@ -4,13 +4,17 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/check.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/status_naming.h"
 #include "worker/cpu/host_limits.h"
+#include "worker/runtime/largest_step.h"
 #include "worker/runtime/make_device.h"
 
 namespace octavo {
@@ -32,6 +36,16 @@ absl::Status CheckConfig(const WorkerConfig& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("num_swap_blocks is ", config.num_swap_blocks, "; it must not be negative"));
   return absl::OkStatus();
+}
+
+// What may be taken beside what was asked for: pieces of 2 MiB, which drivers hand memory out in,
+// of some 15 buffers.
+constexpr int64_t kUncountedBytes = int64_t{32} << 20;
+
+bool SameLimits(const WorkerConfig& a, const WorkerConfig& b) {
+  return a.kv_dtype == b.kv_dtype && a.block_size == b.block_size &&
+         a.max_model_len == b.max_model_len && a.max_num_seqs == b.max_num_seqs &&
+         a.max_num_batched_tokens == b.max_num_batched_tokens;
 }
 
 absl::Status CheckPlace(const WorkerConfig& config, const GroupPlace& place) {
@@ -66,7 +80,7 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   OCTAVO_ASSIGN_OR_RETURN(const int64_t workspace_bytes, backend_.WorkspaceBytes(step));
   const MemoryUse use = {model_.weight_bytes, activation_bytes + workspace_bytes};
   if (config.num_blocks == 0) {
-    OCTAVO_ASSIGN_OR_RETURN(WorkerCapacity capacity, Plan(use, geometry));
+    OCTAVO_ASSIGN_OR_RETURN(WorkerCapacity capacity, PlanMeasured(config, use, geometry));
     if (communication_.place.size > 1) {
       OCTAVO_ASSIGN_OR_RETURN(offer_, OfferCommunicator(backend_, communication_));
       capacity.communicator_address = offer_->address();
@@ -77,7 +91,7 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Configure(const WorkerConfig& config
   // Before anything that may fail on this rank alone: the others then see it leave, and need not
   // wait for it in vain.
   OCTAVO_ASSIGN_OR_RETURN(Communicator* const communicator, JoinGroup(config));
-  OCTAVO_RETURN_IF_ERROR(backend_.Reserve(step));
+  OCTAVO_RETURN_IF_ERROR(Naming("workspace of the largest step", backend_.Reserve(step)));
   OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                           Decoder::Create(backend_, model_, limits, communicator));
   OCTAVO_ASSIGN_OR_RETURN(
@@ -119,6 +133,45 @@ absl::StatusOr<WorkerCapacity> ModelRunner::Plan(const MemoryUse& use,
     memory.free_bytes += pool_->geometry().PoolBytes(pool_->num_blocks() + 1) + activation_bytes_;
   OCTAVO_ASSIGN_OR_RETURN(const HostMemory host, ReadHostMemory());
   return PlanDeviceMemory(memory_, memory, host.available_bytes, use, geometry);
+}
+
+absl::StatusOr<WorkerCapacity> ModelRunner::PlanMeasured(const WorkerConfig& config,
+                                                         const MemoryUse& use,
+                                                         const CacheGeometry& geometry) {
+  OCTAVO_ASSIGN_OR_RETURN(const WorkerCapacity computed, Plan(use, geometry));
+  OCTAVO_ASSIGN_OR_RETURN(const DeviceMemory memory, backend_.Memory());
+  // The steps of a group need the group, which is founded with the blocks known.
+  if (!memory.dedicated || FixesBudget(memory_) || communication_.place.size > 1) return computed;
+  if (!measured_ || !SameLimits(*measured_, config)) {
+    if (configured() || computed.num_blocks < geometry.num_groups()) return computed;
+    OCTAVO_RETURN_IF_ERROR(Naming(
+        absl::StrCat("the largest step, --max-num-batched-tokens ", config.max_num_batched_tokens,
+                     " and --max-num-seqs ", config.max_num_seqs),
+        Measure(config, geometry, computed.num_blocks, use.activation_bytes)));
+  }
+  return Plan({use.weight_bytes, measured_bytes_}, geometry);
+}
+
+absl::Status ModelRunner::Measure(WorkerConfig config, const CacheGeometry& geometry,
+                                  int64_t most_blocks, int64_t computed_bytes) {
+  // Besides full blocks, each sequence has one begun and may need one for what it decodes.
+  const int64_t wanted = config.max_num_batched_tokens / config.block_size +
+                         2 * int64_t{std::min(config.max_num_seqs, config.max_num_batched_tokens)};
+  config.num_blocks = std::min(wanted * geometry.num_groups(), most_blocks);
+  config.num_swap_blocks = 0;
+  const auto start = std::chrono::steady_clock::now();
+  OCTAVO_ASSIGN_OR_RETURN(const LargestStepUse use, MeasureLargestStep(backend_, model_, config));
+  measured_ = config;
+  measured_bytes_ = use.bytes;
+  const std::string both = absl::StrCat("measured=", FormatByteSize(use.bytes + use.stay_bytes),
+                                        " of libraries=", FormatByteSize(use.stay_bytes),
+                                        " of graphs=", FormatByteSize(use.graph_bytes),
+                                        " computed=", FormatByteSize(computed_bytes));
+  if (use.bytes + use.stay_bytes > computed_bytes + kUncountedBytes)
+    OCTAVO_LOG(kWarning, "the largest step takes more memory than was computed ", both);
+  OCTAVO_LOG(kInfo, "the largest step was run ", both, " seconds=",
+             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return absl::OkStatus();
 }
 
 void ModelRunner::Forget() {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -34,7 +35,9 @@ class ModelRunner {
               const CommunicatorOptions& communication = {});
 
   // With num_blocks 0: how many blocks fit, here and on the host, and where other ranks reach this
-  // one; nothing else changes. Otherwise forgets all sequences, waits for the other ranks, and
+  // one; nothing else changes. On a card of its own whose blocks take a share, the largest step is
+  // run once for that, unless something is configured: RESOURCE_EXHAUSTED naming what of it did not
+  // fit. Otherwise forgets all sequences, waits for the other ranks, and
   // allocates pool and activations for `config`. INVALID_ARGUMENT or RESOURCE_EXHAUSTED with value
   // and limit, or what Communicator says; after a failed allocation the runner is not configured.
   absl::StatusOr<WorkerCapacity> Configure(const WorkerConfig& config);
@@ -68,6 +71,11 @@ class ModelRunner {
  private:
   SwapQueue* swaps();
   absl::StatusOr<WorkerCapacity> Plan(const MemoryUse& use, const CacheGeometry& geometry) const;
+  // Plan, with what the largest step takes when that can be measured.
+  absl::StatusOr<WorkerCapacity> PlanMeasured(const WorkerConfig& config, const MemoryUse& use,
+                                              const CacheGeometry& geometry);
+  absl::Status Measure(WorkerConfig config, const CacheGeometry& geometry, int64_t most_blocks,
+                       int64_t computed_bytes);
   struct BegunStep {
     StepResult result;
     std::chrono::steady_clock::time_point start;
@@ -94,6 +102,9 @@ class ModelRunner {
   int64_t activation_bytes_ = 0;  // of decoder_
   CommunicatorOptions communication_;
   std::unique_ptr<CommunicatorOffer> offer_;  // of the last query
+  // Of the last measurement: for what limits, and what their largest step took.
+  std::optional<WorkerConfig> measured_;
+  int64_t measured_bytes_ = 0;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<TableMirror> mirror_;
   std::unique_ptr<Decoder> decoder_;
