@@ -55,6 +55,8 @@ void AnswerWriter::Write(std::vector<TokenEvent> events, const StreamTimes& time
   });
   if (best_of_.has_value()) events = best_of_->Collect(std::move(events));
   std::vector<v1::GenerateResponse*> open(decoders_.size(), nullptr);  // by choice
+  for (v1::GenerateResponse& message : *messages)
+    if (message.prompt_logprobs_size() == 0) open.at(message.index()) = &message;
   for (const TokenEvent& event : events) {
     v1::GenerateResponse*& message = open.at(static_cast<size_t>(event.choice_index));
     if (message == nullptr || message->token_ids_size() == kMaxTokensOfAMessage) {

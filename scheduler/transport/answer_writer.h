@@ -36,9 +36,10 @@ class AnswerWriter {
   AnswerWriter(const Tokenizer* tokenizer, std::string request_id, uint64_t seed,
                const AnswerShape& shape);
 
-  // Appends what `events` (in order per choice) say: scores of the prompt first, then as few
-  // messages as hold them, each of one choice. The last one of a choice brings its finish reason
-  // and usage. The text of the token that ended generation is hidden.
+  // Adds what `events` (in order per choice) say to `messages`, those that were not sent yet:
+  // scores of the prompt first, then as few messages as hold them, each of one choice. The last one
+  // of a choice brings its finish reason and usage. The text of the token that ended generation is
+  // hidden.
   void Write(std::vector<TokenEvent> events, const StreamTimes& times,
              std::deque<v1::GenerateResponse>* messages);
 
