@@ -46,9 +46,11 @@ struct Options {
   bool profile = false;        // print CPU time per kernel at exit
   int64_t device_bytes = int64_t{8} << 30;  // what cudaMalloc may lend in total
   int multiprocessors = 4;
+  int capability = 90;  // 10 major + minor
 };
 // Starts from OCTAVO_EMU_SEED, OCTAVO_EMU_RESIDENT, OCTAVO_EMU_STREAMS (eager, lazy),
-// OCTAVO_EMU_ORDER (1 in the race build), OCTAVO_EMU_PROFILE, OCTAVO_EMU_DEVICE_BYTES.
+// OCTAVO_EMU_ORDER (1 in the race build), OCTAVO_EMU_PROFILE, OCTAVO_EMU_DEVICE_BYTES,
+// OCTAVO_EMU_CAPABILITY.
 Options& GetOptions();
 
 struct Error : std::runtime_error {

@@ -59,10 +59,10 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribut
       *value = GetOptions().multiprocessors;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
+      *value = GetOptions().capability / 10;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
+      *value = GetOptions().capability % 10;
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlock:
       *value = 48 << 10;
@@ -99,8 +99,8 @@ cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* properties, int de
   std::snprintf(properties->name, sizeof properties->name, "emulated device");
   properties->totalGlobalMem = static_cast<size_t>(GetOptions().device_bytes);
   properties->multiProcessorCount = GetOptions().multiprocessors;
-  properties->major = 9;
-  properties->minor = 0;
+  properties->major = GetOptions().capability / 10;
+  properties->minor = GetOptions().capability % 10;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
   properties->maxThreadsPerMultiProcessor = kThreadsPerMultiprocessor;

@@ -25,6 +25,8 @@ Options FromEnvironment() {
   options.check_order = FromEnvironment("OCTAVO_EMU_ORDER", hooks != nullptr) != 0;
   options.profile = FromEnvironment("OCTAVO_EMU_PROFILE", 0) != 0;
   options.device_bytes = FromEnvironment("OCTAVO_EMU_DEVICE_BYTES", options.device_bytes);
+  options.capability =
+      static_cast<int>(FromEnvironment("OCTAVO_EMU_CAPABILITY", options.capability));
   return options;
 }
 
