@@ -41,6 +41,8 @@ struct LinearSource {
   // {gate, up}: the layer is used with Epilogue::kSiluGate or kGeluGate and may be laid out so that
   // a gate row and its up row are computed together.
   bool gated = false;
+  // Its results are logits: what rounds weights further than 16 bits for speed leaves it out.
+  bool head = false;
 };
 
 }  // namespace octavo

@@ -42,6 +42,13 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(
     return absl::FailedPreconditionError(absl::StrCat("--device is ", options.device,
                                                       "; this process sees ", count, " CUDA ",
                                                       count == 1 ? "device" : "devices"));
+  if (options.dtype != DType::kBF16 && options.dtype != DType::kF16)
+    return absl::InvalidArgumentError(absl::StrCat("the cuda backend has no products of ",
+                                                   std::string(Info(options.dtype).name),
+                                                   "; it computes in bf16 or fp16"));
+  if (options.quantized_weights && (options.fp8_weights || options.dtype != DType::kBF16))
+    return absl::InvalidArgumentError(
+        "weights of 4 and 8 bits are multiplied with rows of bf16, neither of fp16 nor of fp8");
   auto backend = absl::WrapUnique(new CudaBackend(options));
   OCTAVO_RETURN_IF_ERROR(backend->Open());
   return backend;
@@ -58,6 +65,12 @@ absl::Status CudaBackend::Open() {
     return absl::FailedPreconditionError(absl::StrCat("CUDA device ", device_,
                                                       " has compute capability ", major, ".", minor,
                                                       "; the kernels need 8.0"));
+  capability_ = 10 * major + minor;
+  if (formats_.fp8 && capability_ < Fp8Product::kLeastCapability)
+    return absl::FailedPreconditionError(
+        absl::StrCat("CUDA device ", device_, " has compute capability ", major, ".", minor,
+                     "; products of fp8 need ", Fp8Product::kLeastCapability / 10, ".",
+                     Fp8Product::kLeastCapability % 10));
   OCTAVO_ASSIGN_OR_RETURN(multiprocessors_, Attribute(cudaDevAttrMultiProcessorCount, device_));
   OCTAVO_ASSIGN_OR_RETURN(const int32_t shared_bytes,
                           Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device_));
@@ -65,7 +78,7 @@ absl::Status CudaBackend::Open() {
   OCTAVO_RETURN_IF_ERROR(compute_.Create());
   OCTAVO_RETURN_IF_ERROR(swap_.Create());
   OCTAVO_ASSIGN_OR_RETURN(staging_, Staging::Create(compute_.get()));
-  packer_ = std::make_unique<WeightPacker>(*staging_, quantized_weights_);
+  packer_ = std::make_unique<WeightPacker>(*staging_, formats_);
   OCTAVO_ASSIGN_OR_RETURN(gemm_, Gemm::Create());
   attention_ = std::make_unique<CudaAttention>(multiprocessors_, shared_bytes, deterministic_);
   for (OwnedEvent& end : step_ends_) OCTAVO_RETURN_IF_ERROR(end.Create());
@@ -158,6 +171,15 @@ absl::StatusOr<std::unique_ptr<LinearWeight>> CudaBackend::PackLinear(const Line
     OCTAVO_ASSIGN_OR_RETURN(quant_product_,
                             QuantProduct::Create(*gemm_, multiprocessors_, compute_.get()));
   }
+  if (weight->type() == DType::kF8E4M3) {
+    if (fp8_product_ == nullptr) fp8_product_ = std::make_unique<Fp8Product>(*gemm_, capability_);
+    if (!weight->gated()) widest_fp8_ = std::max(widest_fp8_, weight->out_features());
+  }
+  // The head's rows are gathered, so that nothing norms them ahead.
+  if (!source.head) {
+    const auto [type, first] = input_types_.try_emplace(weight->in_features(), weight->type());
+    if (!first && type->second != weight->type()) type->second = std::nullopt;
+  }
   if (weight->gated()) widest_gated_ = std::max(widest_gated_, weight->out_features());
   return weight;
 }
@@ -176,6 +198,8 @@ absl::StatusOr<int64_t> CudaBackend::WorkspaceBytes(const LargestStep& limits) c
          limits.max_rows * widest_input_ * int64_t{sizeof(uint16_t)} +
          gated_rows * (widest_gated_ * int64_t{sizeof(float)} +
                        PaddedCols(widest_gated_ / 2) * int64_t{sizeof(uint16_t)}) +
+         (limits.max_rows + gated_rows) * int64_t{sizeof(float)} +
+         Fp8Product::ScratchBytes(limits.max_rows, widest_fp8_) +
          2 * limits.max_rows * int64_t{sizeof(int32_t)};
 }
 
@@ -198,6 +222,11 @@ absl::Status CudaBackend::Reserve(const LargestStep& limits) {
       "rows of feed-forward layers",
       Grow(gated_rows_,
            gated_rows * static_cast<size_t>(PaddedCols(widest_gated_ / 2)) * sizeof(uint16_t))));
+  OCTAVO_RETURN_IF_ERROR(Naming("scales of rows", Grow(row_scales_, rows * sizeof(float))));
+  OCTAVO_RETURN_IF_ERROR(Naming("scales of rows", Grow(gated_scales_, gated_rows * sizeof(float))));
+  if (fp8_product_ != nullptr)
+    OCTAVO_RETURN_IF_ERROR(
+        Naming("buffers of fp8 products", fp8_product_->Reserve(limits.max_rows, widest_fp8_)));
   OCTAVO_RETURN_IF_ERROR(Grow(row_ids_, rows * sizeof(int32_t)));
   OCTAVO_RETURN_IF_ERROR(Grow(other_row_ids_, rows * sizeof(int32_t)));
   reserved_bytes_ = bytes;

@@ -1,4 +1,4 @@
-// The CUDA device: one card, bf16 products, own paged kernels.
+// The CUDA device: one card, products by cuBLASLt, own paged kernels.
 #ifndef OCTAVO_WORKER_CUDA_CUDA_BACKEND_H_
 #define OCTAVO_WORKER_CUDA_CUDA_BACKEND_H_
 
@@ -7,7 +7,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "worker/backend/backend.h"
 #include "worker/cuda/cuda_attention.h"
 #include "worker/cuda/cuda_sampler.h"
+#include "worker/cuda/fp8_product.h"
 #include "worker/cuda/gemm.h"
 #include "worker/cuda/graph_cache.h"
 #include "worker/cuda/packed_weights.h"
@@ -30,8 +33,10 @@ struct CudaBackendOptions {
   int32_t device = 0;
   bool graphs = true;          // record and replay the steps that only decode
   bool deterministic = false;  // attention of a row does not depend on its batch
-  // Weights that are stored in 4 or 8 bits stay so on the card; else they are bf16 there.
-  bool quantized_weights = false;
+  // What enters products and what weights become: bf16 or fp16, unless one of these applies.
+  DType dtype = DType::kBF16;
+  bool quantized_weights = false;  // those stored in 4 or 8 bits stay so; with kBF16 only
+  bool fp8_weights = false;        // linear layers multiply e4m3 (WeightFormats); needs sm_89
 };
 
 // A CUDA stream, destroyed with its owner.
@@ -71,14 +76,16 @@ class OwnedEvent {
 // so neither needs the other's events (swap.1, step.4). Outlives its weights and buffers' use.
 class CudaBackend : public Backend {
  public:
-  // FAILED_PRECONDITION when there is no such card or driver.
+  // FAILED_PRECONDITION when there is no such card or driver, or the card lacks what `options` ask
+  // for; INVALID_ARGUMENT when those contradict each other.
   static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(const CudaBackendOptions& options);
   ~CudaBackend() override;
 
   std::string device_name() const override { return name_; }
   std::string numeric_path() const override {
-    std::string path = "cuda/bf16";
-    if (quantized_weights_) path += "/stored";
+    std::string path = formats_.type == DType::kF16 ? "cuda/fp16" : "cuda/bf16";
+    if (formats_.keep_quantized) path += "/stored";
+    if (formats_.fp8) path += "/fp8";
     if (deterministic_) path += "/deterministic";
     return path;
   }
@@ -107,7 +114,7 @@ class CudaBackend : public Backend {
 
   absl::Status Embed(const EmbedParams& params) override;
   absl::Status Linear(const LinearParams& params) override;
-  // The gate goes to the second product in bf16 and never to params.gated.
+  // The gate goes to the second product as that reads it and never to params.gated.
   absl::Status FeedForward(const FeedForwardParams& params) override;
   absl::Status AddNormed(const AddNormedParams& params) override;
   absl::Status Softcap(const SoftcapParams& params) override;
@@ -134,7 +141,7 @@ class CudaBackend : public Backend {
       : device_(options.device),
         use_graphs_(options.graphs),
         deterministic_(options.deterministic),
-        quantized_weights_(options.quantized_weights) {}
+        formats_{options.dtype, options.quantized_weights, options.fp8_weights} {}
   absl::Status Open();
   // Makes the card the calling thread's.
   absl::Status UseDevice() const;
@@ -146,15 +153,22 @@ class CudaBackend : public Backend {
     Matrix x;
     RmsNorm norm;
     const int32_t* row_ids = nullptr;  // device
-    int64_t stride = 0;                // of their bf16 copies in rows_
-    bool ready = false;                // AddNormed has left them there
+    DType type = DType::kBF16;         // of their copies in rows_, and their stride
+    int64_t stride = 0;
+    bool ready = false;  // AddNormed has left them there
+  };
+  // Rows as a product reads them: of the weight's type() and stride().
+  struct RoundedRows {
+    const std::byte* data = nullptr;
+    const float* scales = nullptr;  // of e4m3
   };
   // Makes room for them.
-  absl::StatusOr<Input> InputOf(const LinearParams& params);
+  absl::StatusOr<Input> InputOf(const CudaLinear& weight, const LinearParams& params);
   // Rows [first, first + rows) of the input, normed and rounded, in their place in rows_.
-  absl::StatusOr<const uint16_t*> RoundRows(const Input& input, int64_t first, int64_t rows);
-  // out (+)= x W^T + b, of bf16 rows of weight.stride().
-  absl::Status Multiply(const CudaLinear& weight, const uint16_t* x, const Matrix& out, bool add);
+  absl::StatusOr<RoundedRows> RoundRows(const Input& input, int64_t first, int64_t rows);
+  // out (+)= x W^T + b.
+  absl::Status Multiply(const CudaLinear& weight, const RoundedRows& x, const Matrix& out,
+                        bool add);
   // Calls `use` with {gate, up} of the input's rows from `first` on, kGatedRows at a time.
   absl::Status ForGatedRows(
       const CudaLinear& weight, const Input& input, int64_t rows,
@@ -163,8 +177,9 @@ class CudaBackend : public Backend {
   const int32_t device_;
   const bool use_graphs_;
   const bool deterministic_;
-  const bool quantized_weights_;
+  const WeightFormats formats_;
   int32_t multiprocessors_ = 0;
+  int32_t capability_ = 0;  // 10 major + minor
   std::string name_;
   OwnedStream compute_;
   OwnedStream swap_;
@@ -177,6 +192,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<WeightPacker> packer_;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<QuantProduct> quant_product_;  // once a weight needs it
+  std::unique_ptr<Fp8Product> fp8_product_;      // likewise
   std::unique_ptr<CudaAttention> attention_;
   CudaSampler sampler_;
   std::unique_ptr<GraphCache> graphs_;
@@ -184,13 +200,19 @@ class CudaBackend : public Backend {
   int64_t widest_input_ = 0;  // of the weights packed, padded
   int64_t widest_gated_ = 0;  // rows of a gated weight
   int64_t reserved_bytes_ = 0;
-  Buffer rows_;        // bf16, [max_rows, widest_input_]: what enters a product
-  Buffer gate_up_;     // [kGatedRows, widest_gated_]
-  Buffer gated_rows_;  // bf16, [kGatedRows, widest_gated_ / 2, padded]
+  int64_t widest_fp8_ = 0;  // rows of a weight of e4m3 without a gate
+  // What layers of so many columns multiply with, or nothing where they differ.
+  std::map<int64_t, std::optional<DType>> input_types_;
+  Buffer rows_;          // of 16 bits, [max_rows, widest_input_]: what enters a product
+  Buffer row_scales_;    // [max_rows], of rows of e4m3
+  Buffer gate_up_;       // [kGatedRows, widest_gated_]
+  Buffer gated_rows_;    // of 16 bits, [kGatedRows, widest_gated_ / 2, padded]
+  Buffer gated_scales_;  // [kGatedRows]
   // What AddNormed has left in rows_: these rows under this norm.
   struct NormedRows {
     Matrix rows;
     RmsNorm norm;
+    DType type = DType::kBF16;
   };
   NormedRows normed_;
   Buffer copies_;   // BlockCopy, [*]

@@ -1,4 +1,4 @@
-// The products of CudaBackend: rows are normed and rounded to bf16, multiplied, and gated.
+// The products of CudaBackend: rows are normed and rounded, multiplied, and gated.
 #include <algorithm>
 #include <utility>
 
@@ -72,42 +72,52 @@ absl::StatusOr<const int32_t*> CudaBackend::RowIds(const int32_t* host, int64_t 
   return other_row_ids_.as<int32_t>();
 }
 
-absl::StatusOr<CudaBackend::Input> CudaBackend::InputOf(const LinearParams& params) {
+absl::StatusOr<CudaBackend::Input> CudaBackend::InputOf(const CudaLinear& weight,
+                                                        const LinearParams& params) {
   OCTAVO_ASSIGN_OR_RETURN(const int32_t* const row_ids,
                           RowIds(params.row_ids, params.out.rows, params.x.rows));
   const NormedRows normed = std::exchange(normed_, {});
   const bool ready = params.row_ids == nullptr && normed.norm.weight != nullptr &&
-                     normed.norm.weight == params.norm.weight &&
+                     normed.norm.weight == params.norm.weight && normed.type == weight.type() &&
                      normed.rows.data == params.x.data && normed.rows.rows == params.x.rows &&
                      normed.rows.cols == params.x.cols;
-  const int64_t stride = PaddedCols(params.x.cols);
+  const auto rows = static_cast<size_t>(params.out.rows);
   OCTAVO_RETURN_IF_ERROR(
-      Grow(rows_, static_cast<size_t>(params.out.rows * stride) * sizeof(uint16_t)));
-  return Input{params.x, params.norm, row_ids, stride, ready};
+      Grow(rows_, rows * static_cast<size_t>(weight.stride()) * sizeof(uint16_t)));
+  if (weight.type() == DType::kF8E4M3)
+    OCTAVO_RETURN_IF_ERROR(Grow(row_scales_, rows * sizeof(float)));
+  return Input{params.x, params.norm, row_ids, weight.type(), weight.stride(), ready};
 }
 
-absl::StatusOr<const uint16_t*> CudaBackend::RoundRows(const Input& input, int64_t first,
-                                                       int64_t rows) {
-  uint16_t* const out = rows_.as<uint16_t>() + first * input.stride;
-  if (input.ready) return out;
+absl::StatusOr<CudaBackend::RoundedRows> CudaBackend::RoundRows(const Input& input, int64_t first,
+                                                                int64_t rows) {
+  std::byte* const out = rows_.data() + StorageBytes(input.type, first * input.stride);
+  float* const scales = input.type == DType::kF8E4M3 ? row_scales_.as<float>() + first : nullptr;
+  const RoundedRows rounded = {out, scales};
+  if (input.ready) return rounded;
   RmsNormArgs args;
   args.x = input.row_ids != nullptr ? input.x.data : input.x.row(first);
   args.x_stride = input.x.stride;
   args.row_ids = input.row_ids != nullptr ? input.row_ids + first : nullptr;
   args.weight = input.norm.weight;
   args.eps = input.norm.eps;
+  args.type = input.type;
   args.out = out;
+  args.out_scales = scales;
   args.out_stride = input.stride;
   args.rows = static_cast<int32_t>(rows);
   args.cols = static_cast<int32_t>(input.x.cols);
   OCTAVO_RETURN_IF_ERROR(LaunchRmsNorm(args, compute_.get()));
-  return out;
+  return rounded;
 }
 
-absl::Status CudaBackend::Multiply(const CudaLinear& weight, const uint16_t* x, const Matrix& out,
-                                   bool add) {
+absl::Status CudaBackend::Multiply(const CudaLinear& weight, const RoundedRows& x,
+                                   const Matrix& out, bool add) {
   GemmArgs args;
-  args.x = x;
+  args.type = weight.type();
+  args.x = x.data;
+  args.x_scales = x.scales;
+  args.weight_scales = weight.scales();
   args.x_stride = weight.stride();
   args.weight = weight.data();
   args.weight_stride = weight.stride();
@@ -120,6 +130,7 @@ absl::Status CudaBackend::Multiply(const CudaLinear& weight, const uint16_t* x, 
   args.add = add;
   if (const QuantMatrix* quantized = weight.quantized())
     return quant_product_->Run(args, quantized->units.data(), quantized->format, compute_.get());
+  if (weight.type() == DType::kF8E4M3) return fp8_product_->Run(args, compute_.get());
   return gemm_->Run(args, compute_.get());
 }
 
@@ -127,9 +138,9 @@ absl::Status CudaBackend::Linear(const LinearParams& params) {
   OCTAVO_ASSIGN_OR_RETURN(const CudaLinear* const weight, OwnWeight(params.weight));
   OCTAVO_RETURN_IF_ERROR(CheckLinear(*weight, params));
   if (params.out.rows == 0) return absl::OkStatus();
-  OCTAVO_ASSIGN_OR_RETURN(const Input input, InputOf(params));
+  OCTAVO_ASSIGN_OR_RETURN(const Input input, InputOf(*weight, params));
   if (!weight->gated()) {
-    OCTAVO_ASSIGN_OR_RETURN(const uint16_t* const x, RoundRows(input, 0, params.out.rows));
+    OCTAVO_ASSIGN_OR_RETURN(const RoundedRows x, RoundRows(input, 0, params.out.rows));
     return Multiply(*weight, x, params.out, params.epilogue == Epilogue::kAdd);
   }
   return ForGatedRows(*weight, input, params.out.rows, [&](int64_t first, const Matrix& gate_up) {
@@ -150,20 +161,25 @@ absl::Status CudaBackend::FeedForward(const FeedForwardParams& params) {
   OCTAVO_RETURN_IF_ERROR(
       CheckLinear(*down, {down, {}, params.gated, nullptr, params.epilogue, params.out}));
   if (params.out.rows == 0) return absl::OkStatus();
-  OCTAVO_ASSIGN_OR_RETURN(const Input input, InputOf(first_half));
+  OCTAVO_ASSIGN_OR_RETURN(const Input input, InputOf(*gate_up, first_half));
   const int64_t most = std::min(params.out.rows, kGatedRows);
   OCTAVO_RETURN_IF_ERROR(
       Grow(gated_rows_, static_cast<size_t>(most * down->stride()) * sizeof(uint16_t)));
+  OCTAVO_RETURN_IF_ERROR(Grow(gated_scales_, static_cast<size_t>(most) * sizeof(float)));
+  const bool scaled = down->type() == DType::kF8E4M3;
+  const RoundedRows gated = {gated_rows_.data(), scaled ? gated_scales_.as<float>() : nullptr};
   return ForGatedRows(
       *gate_up, input, params.out.rows, [&](int64_t first, const Matrix& product) -> absl::Status {
         GateArgs gate =
             GateOf(product.data, product.stride, params.gate, product.rows, params.gated.cols);
-        gate.out_bf16 = gated_rows_.as<uint16_t>();
-        gate.out_bf16_stride = down->stride();
+        gate.type = down->type();
+        gate.rounded = gated_rows_.data();
+        gate.rounded_stride = down->stride();
+        gate.rounded_scales = scaled ? gated_scales_.as<float>() : nullptr;
         OCTAVO_RETURN_IF_ERROR(LaunchGate(gate, compute_.get()));
         const Matrix out = {params.out.row(first), product.rows, params.out.cols,
                             params.out.stride};
-        return Multiply(*down, gated_rows_.as<uint16_t>(), out, params.epilogue == Epilogue::kAdd);
+        return Multiply(*down, gated, out, params.epilogue == Epilogue::kAdd);
       });
 }
 
@@ -176,7 +192,7 @@ absl::Status CudaBackend::ForGatedRows(
   for (int64_t first = 0; first < rows; first += most) {
     const Matrix gate_up = {gate_up_.as<float>(), std::min(most, rows - first),
                             weight.out_features(), weight.out_features()};
-    OCTAVO_ASSIGN_OR_RETURN(const uint16_t* const x, RoundRows(input, first, gate_up.rows));
+    OCTAVO_ASSIGN_OR_RETURN(const RoundedRows x, RoundRows(input, first, gate_up.rows));
     OCTAVO_RETURN_IF_ERROR(Multiply(weight, x, gate_up, /*add=*/false));
     OCTAVO_RETURN_IF_ERROR(use(first, gate_up));
   }

@@ -21,6 +21,7 @@ absl::Status CudaBackend::Embed(const EmbedParams& params) {
                                                    " columns; the embedding has ", weight->cols()));
   EmbeddingArgs args;
   args.table = weight->data();
+  args.type = weight->type();
   args.table_stride = weight->stride();
   args.table_rows = static_cast<int32_t>(weight->rows());
   args.first_token = params.first_token;
@@ -51,14 +52,21 @@ absl::Status CudaBackend::AddNormed(const AddNormedParams& params) {
   args.rows = static_cast<int32_t>(params.x.rows);
   args.cols = static_cast<int32_t>(params.x.cols);
   normed_ = {};
-  if (params.next.weight != nullptr) {
+  const auto type = input_types_.find(params.out.cols);
+  if (params.next.weight != nullptr && type != input_types_.end() && type->second.has_value()) {
     args.next_weight = params.next.weight;
     args.next_eps = params.next.eps;
     args.next_stride = PaddedCols(params.out.cols);
     OCTAVO_RETURN_IF_ERROR(
         Grow(rows_, static_cast<size_t>(params.out.rows * args.next_stride) * sizeof(uint16_t)));
-    args.next_out = rows_.as<uint16_t>();
-    normed_ = {params.out, params.next};
+    args.next_type = *type->second;
+    args.next_out = rows_.data();
+    if (args.next_type == DType::kF8E4M3) {
+      OCTAVO_RETURN_IF_ERROR(
+          Grow(row_scales_, static_cast<size_t>(params.out.rows) * sizeof(float)));
+      args.next_scales = row_scales_.as<float>();
+    }
+    normed_ = {params.out, params.next, args.next_type};
   }
   return LaunchAddNormed(args, compute_.get());
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
@@ -26,6 +28,51 @@ uint32_t AlignmentOf(const void* address) {
   return static_cast<uint32_t>(uintptr_t{1} << std::countr_zero(bits));
 }
 
+std::string NameOf(DType type) { return std::string(Info(type).name); }
+
+cudaDataType_t CudaTypeOf(DType type) {
+  switch (type) {
+    case DType::kF16:
+      return CUDA_R_16F;
+    case DType::kF8E4M3:
+      return CUDA_R_8F_E4M3;
+    default:
+      return CUDA_R_16BF;
+  }
+}
+
+absl::Status CheckHalves(const GemmArgs& args) {
+  if (args.type != DType::kBF16 && args.type != DType::kF16)
+    return absl::UnimplementedError(absl::StrCat("gemm: no products of ", NameOf(args.type)));
+  if (args.x_scales != nullptr || args.weight_scales != nullptr)
+    return absl::InvalidArgumentError(
+        absl::StrCat("gemm: scales come with e4m3, not with ", NameOf(args.type)));
+  return absl::OkStatus();
+}
+
+absl::Status CheckE4m3(const GemmArgs& args) {
+  constexpr int64_t kMultiple = Gemm::kE4m3Multiple;
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"in_features", args.in_features},
+      {"out_features", args.out_features},
+      {"the stride of x", args.x_stride},
+      {"the stride of the weight", args.weight_stride}};
+  for (const auto& [what, value] : sizes)
+    if (value % kMultiple != 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("gemm: ", what, " is ", value, "; e4m3 needs a multiple of ", kMultiple));
+  for (const void* address : {args.x, args.weight})
+    if (AlignmentOf(address) < kMultiple)
+      return absl::InvalidArgumentError(absl::StrCat("gemm: an operand of e4m3 is aligned to ",
+                                                     AlignmentOf(address), " bytes; it must be to ",
+                                                     kMultiple));
+  if (args.bias != nullptr)
+    return absl::InvalidArgumentError("gemm: products of e4m3 add no fp32 bias");
+  if ((args.x_scales == nullptr) != (args.weight_scales == nullptr))
+    return absl::InvalidArgumentError("gemm: e4m3 has the scales of one operand only");
+  return absl::OkStatus();
+}
+
 absl::Status Check(const GemmArgs& args) {
   const auto positive = [](const char* what, int64_t value) {
     return value > 0 ? absl::OkStatus()
@@ -45,7 +92,7 @@ absl::Status Check(const GemmArgs& args) {
   OCTAVO_RETURN_IF_ERROR(fits("out", args.out_stride, args.out_features));
   if (args.x == nullptr || args.weight == nullptr || args.out == nullptr)
     return absl::InvalidArgumentError("gemm: x, weight or out is missing");
-  return absl::OkStatus();
+  return args.type == DType::kF8E4M3 ? CheckE4m3(args) : CheckHalves(args);
 }
 
 template <typename T>
@@ -61,6 +108,13 @@ absl::Status Set(cublasLtMatmulPreference_t preference,
   return ToStatus(
       cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
       "cublasLtMatmulPreferenceSetAttribute");
+}
+
+// The weight is cuBLAS's A, x its B.
+absl::Status SetScales(const GemmArgs& args, cublasLtMatmulDesc_t product) {
+  if (args.x_scales == nullptr) return absl::OkStatus();
+  OCTAVO_RETURN_IF_ERROR(Set(product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.weight_scales));
+  return Set(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.x_scales);
 }
 
 absl::Status MakeLayout(cudaDataType_t type, int64_t rows, int64_t cols, int64_t stride,
@@ -108,7 +162,9 @@ absl::Status Gemm::Run(const GemmArgs& args, cudaStream_t stream) {
                        AlignmentOf(args.weight),
                        AlignmentOf(args.out),
                        args.add,
-                       args.bias != nullptr};
+                       args.bias != nullptr,
+                       args.x_scales != nullptr,
+                       args.type};
   auto found = plans_.find(shape);
   if (found == plans_.end()) {
     if (plans_.size() >= kMaxPlans) plans_.clear();
@@ -124,6 +180,7 @@ absl::Status Gemm::Multiply(const GemmArgs& args, const Plan& plan,
                             cudaStream_t stream) {
   if (args.bias != nullptr)
     OCTAVO_RETURN_IF_ERROR(Set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias));
+  OCTAVO_RETURN_IF_ERROR(SetScales(args, plan.product));
   const float alpha = 1.0f, beta = args.add ? 1.0f : 0.0f;
   return ToStatus(cublasLtMatmul(handle_, plan.product, &alpha, args.weight, plan.weight, args.x,
                                  plan.x, &beta, out, plan.out, out, plan.out, &algorithm,
@@ -160,10 +217,17 @@ absl::StatusOr<std::unique_ptr<Gemm::Plan>> Gemm::MakePlan(const Shape& shape, c
     OCTAVO_RETURN_IF_ERROR(Set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
     OCTAVO_RETURN_IF_ERROR(Set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias));
   }
-  OCTAVO_RETURN_IF_ERROR(MakeLayout(CUDA_R_16BF, shape.in_features, shape.out_features,
-                                    shape.weight_stride, &plan->weight));
+  if (shape.scaled) {
+    const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE})
+      OCTAVO_RETURN_IF_ERROR(Set(plan->product, attribute, mode));
+    OCTAVO_RETURN_IF_ERROR(SetScales(args, plan->product));
+  }
+  const cudaDataType_t type = CudaTypeOf(shape.type);
   OCTAVO_RETURN_IF_ERROR(
-      MakeLayout(CUDA_R_16BF, shape.in_features, shape.rows, shape.x_stride, &plan->x));
+      MakeLayout(type, shape.in_features, shape.out_features, shape.weight_stride, &plan->weight));
+  OCTAVO_RETURN_IF_ERROR(MakeLayout(type, shape.in_features, shape.rows, shape.x_stride, &plan->x));
   OCTAVO_RETURN_IF_ERROR(
       MakeLayout(CUDA_R_32F, shape.out_features, shape.rows, shape.out_stride, &plan->out));
   OCTAVO_RETURN_IF_ERROR(ChooseAlgorithm(shape, args, stream, *plan));
@@ -195,7 +259,8 @@ absl::Status Gemm::ChooseAlgorithm(const Shape& shape, const GemmArgs& args, cud
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
     return absl::UnimplementedError(
         absl::StrCat("gemm: cuBLASLt has no algorithm for ", shape.rows, " x ", shape.in_features,
-                     " times ", shape.in_features, " x ", shape.out_features, " in bf16"));
+                     " times ", shape.in_features, " x ", shape.out_features, " in ",
+                     NameOf(shape.type), shape.scaled ? " with scales of rows" : ""));
   OCTAVO_RETURN_IF_ERROR(ToStatus(status, "cublasLtMatmulAlgoGetHeuristic"));
   plan.algorithm = candidates[0].algo;
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;

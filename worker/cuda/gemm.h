@@ -1,4 +1,4 @@
-// y = x W^T of bf16 rows with fp32 sums and an fp32 result, by cuBLASLt.
+// y = x W^T of bf16, fp16 or e4m3 rows with fp32 sums and an fp32 result, by cuBLASLt.
 #ifndef OCTAVO_WORKER_CUDA_GEMM_H_
 #define OCTAVO_WORKER_CUDA_GEMM_H_
 
@@ -12,14 +12,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/dtype.h"
 #include "worker/backend/buffer.h"
 
 namespace octavo::cuda {
 
 struct GemmArgs {
-  const uint16_t* x = nullptr;       // bf16, [rows, in_features]
-  int64_t x_stride = 0;              // in elements, like all strides
-  const uint16_t* weight = nullptr;  // bf16, [out_features, in_features]
+  const void* x = nullptr;       // of `type`, [rows, in_features]
+  int64_t x_stride = 0;          // in elements, like all strides
+  const void* weight = nullptr;  // of `type`, [out_features, in_features]
   int64_t weight_stride = 0;
   const float* bias = nullptr;  // [out_features] or nullptr
   float* out = nullptr;         // [rows, out_features]
@@ -27,7 +28,11 @@ struct GemmArgs {
   int64_t rows = 0;
   int64_t in_features = 0;
   int64_t out_features = 0;
-  bool add = false;  // out += instead of out =
+  bool add = false;           // out += instead of out =
+  DType type = DType::kBF16;  // or kF16, kF8E4M3
+  // Of e4m3: what the sums are multiplied with, inside the product. Both or none.
+  const float* x_scales = nullptr;       // [rows]
+  const float* weight_scales = nullptr;  // [out_features]
 };
 
 // The algorithm of each shape is asked for once. Which one that is depends on the row count, so the
@@ -42,14 +47,18 @@ class Gemm {
   static constexpr int64_t kMaxTimedRows = 64;
   // Split sums of products with few rows are kept here; 32 MiB is what NVIDIA advises for Hopper.
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+  // Products of 8 bits want 16-byte rows in both operands ("Tensor Core Usage" of cuBLAS's manual).
+  static constexpr int64_t kE4m3Multiple = 16;
 
   static absl::StatusOr<std::unique_ptr<Gemm>> Create();
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // INVALID_ARGUMENT when shapes and strides contradict each other; UNIMPLEMENTED, with the shape,
-  // when cuBLASLt has no algorithm.
+  // INVALID_ARGUMENT when shapes and strides contradict each other, and for e4m3 where features or
+  // strides are not multiples of kE4m3Multiple, addresses not of 16 bytes, or there is a bias,
+  // which cuBLASLt would read as bf16; UNIMPLEMENTED, with the shape, when cuBLASLt has no
+  // algorithm.
   absl::Status Run(const GemmArgs& args, cudaStream_t stream);
 
   size_t num_cached() const { return plans_.size(); }
@@ -59,7 +68,8 @@ class Gemm {
   struct Shape {
     int64_t rows, in_features, out_features, x_stride, weight_stride, out_stride;
     uint32_t x_alignment, weight_alignment, out_alignment;  // of the addresses, in bytes
-    bool add, bias;
+    bool add, bias, scaled;
+    DType type;
     auto operator<=>(const Shape&) const = default;
   };
   // cuBLAS counts columns first: its A is W transposed, its B is x, its D is out.

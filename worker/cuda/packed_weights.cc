@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -11,9 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/checkpoint/dequantize.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "common/status_naming.h"
 #include "worker/cuda/device_memory.h"
+#include "worker/cuda/gemm.h"
+#include "worker/cuda/kernels/norm.h"
 #include "worker/cuda/quant_pack.h"
 
 namespace octavo::cuda {
@@ -22,6 +26,8 @@ namespace {
 constexpr int64_t kMaxFeatures = int64_t{1} << 31;
 // Rows go through one slot of the staging ring.
 constexpr int64_t kMaxCols = static_cast<int64_t>(Staging::kSlotBytes / sizeof(uint16_t));
+constexpr int64_t kMaxRoundedCols = static_cast<int64_t>(Staging::kSlotBytes / sizeof(float));
+constexpr float kLargestFp16 = 65504.0f;
 
 absl::Status CheckPart(const WeightView& part, int64_t cols) {
   const DTypeInfo info = Info(part.dtype);
@@ -69,16 +75,28 @@ uint16_t RoundToBFloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-// `values` has room for part.cols floats.
-void ConvertRow(const WeightView& part, int64_t row, std::vector<float>& values, uint16_t* out) {
-  const std::byte* stored = part.row(row);
-  if (part.dtype == DType::kBF16) {
-    std::memcpy(out, stored, static_cast<size_t>(part.cols) * sizeof(uint16_t));
+// out: part.cols floats.
+void WidenRow(const WeightView& part, int64_t row, float* out) {
+  const absl::Status status = DequantizeRow(part.dtype, part.row(row), part.cols, out);
+  OCTAVO_CHECK(status.ok(), status.message());  // CheckPart has seen dtype and shape
+}
+
+// To bf16, or as it is stored where that is `type`. `values` has room for part.cols floats.
+void ConvertRow(const WeightView& part, int64_t row, DType type, std::vector<float>& values,
+                uint16_t* out) {
+  if (part.dtype == type) {
+    std::memcpy(out, part.row(row), static_cast<size_t>(part.cols) * sizeof(uint16_t));
     return;
   }
-  const absl::Status status = DequantizeRow(part.dtype, stored, part.cols, values.data());
-  OCTAVO_CHECK(status.ok(), status.message());  // CheckPart has seen dtype and shape
+  WidenRow(part, row, values.data());
   for (int64_t c = 0; c < part.cols; ++c) out[c] = RoundToBFloat16(values[static_cast<size_t>(c)]);
+}
+
+// The largest magnitude of numbers that are some.
+float LargestOf(const float* values, int64_t count) {
+  float largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
+  return largest;
 }
 
 std::string NameOf(const LinearSource& source) {
@@ -86,6 +104,11 @@ std::string NameOf(const LinearSource& source) {
 }
 
 }  // namespace
+
+bool FitsFp8(int64_t rows, int64_t cols) {
+  return rows % Gemm::kE4m3Multiple == 0 && cols % Gemm::kE4m3Multiple == 0 &&
+         cols <= kMaxRoundedCols;
+}
 
 absl::StatusOr<std::unique_ptr<CudaLinear>> WeightPacker::Linear(const LinearSource& source) {
   OCTAVO_RETURN_IF_ERROR(CheckSource(source));
@@ -98,19 +121,32 @@ absl::StatusOr<std::unique_ptr<CudaLinear>> WeightPacker::Linear(const LinearSou
     OCTAVO_RETURN_IF_ERROR(staging_.Copy(bias.data(), source.bias.data(), bytes));
   }
   const std::optional<QuantFormat> format =
-      keep_quantized_ ? QuantFormatOf(source.parts) : std::nullopt;
+      formats_.keep_quantized ? QuantFormatOf(source.parts) : std::nullopt;
   if (format.has_value()) {
     OCTAVO_ASSIGN_OR_RETURN(QuantMatrix matrix, PackQuantized(source, *format));
     return std::make_unique<CudaLinear>(std::move(matrix), std::move(bias), source.gated);
   }
-  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(source));
+  DType type = formats_.type;
+  if (formats_.fp8 && !source.head) {
+    int64_t rows = 0;
+    for (const WeightView& part : source.parts) rows += part.rows;
+    const int64_t cols = source.parts.front().cols;
+    if (FitsFp8(rows, cols)) {
+      type = DType::kF8E4M3;
+    } else if (!std::exchange(told_of_fp8_, true)) {
+      OCTAVO_LOG(kWarning, "weight ", source.parts.front().name, " is ", rows, " x ", cols,
+                 " and stays in 16 bits, like others of its kind: fp8 needs multiples of ",
+                 Gemm::kE4m3Multiple, " and at most ", kMaxRoundedCols, " columns");
+    }
+  }
+  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(source, type));
   return std::make_unique<CudaLinear>(std::move(matrix), std::move(bias), source.gated);
 }
 
 absl::StatusOr<std::unique_ptr<CudaEmbedding>> WeightPacker::Embedding(const WeightView& source) {
   const LinearSource rows = {{source}, {}, false};
   OCTAVO_RETURN_IF_ERROR(CheckSource(rows));
-  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(rows));
+  OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceMatrix> matrix, Pack(rows, formats_.type));
   return std::make_unique<CudaEmbedding>(std::move(matrix));
 }
 
@@ -136,23 +172,35 @@ absl::StatusOr<QuantMatrix> WeightPacker::PackQuantized(const LinearSource& sour
   return matrix;
 }
 
-absl::StatusOr<std::shared_ptr<const DeviceMatrix>> WeightPacker::Pack(const LinearSource& source) {
+absl::StatusOr<std::shared_ptr<const DeviceMatrix>> WeightPacker::Pack(const LinearSource& source,
+                                                                       DType type) {
   const WeightView& first = source.parts.front();
   if (source.parts.size() == 1) {
     const std::shared_ptr<const DeviceMatrix> known = packed_[first.data].lock();
-    if (known != nullptr && known->rows == first.rows && known->cols == first.cols) return known;
+    if (known != nullptr && known->rows == first.rows && known->cols == first.cols &&
+        known->type == type)
+      return known;
   }
   auto matrix = std::make_shared<DeviceMatrix>();
   for (const WeightView& part : source.parts) matrix->rows += part.rows;
   matrix->cols = first.cols;
   matrix->stride = PaddedCols(first.cols);
+  matrix->type = type;
   absl::StatusOr<Buffer> buffer =
-      AllocateDevice(static_cast<size_t>(matrix->rows * matrix->stride) * sizeof(uint16_t));
+      AllocateDevice(static_cast<size_t>(StorageBytes(type, matrix->rows * matrix->stride)));
   if (!buffer.ok()) return Naming(NameOf(source), buffer.status());
-  matrix->bf16 = *std::move(buffer);
+  matrix->data = *std::move(buffer);
+  if (type == DType::kF8E4M3) {
+    absl::StatusOr<Buffer> scales =
+        AllocateDevice(static_cast<size_t>(matrix->rows) * sizeof(float));
+    if (!scales.ok()) return Naming(NameOf(source), scales.status());
+    matrix->scales = *std::move(scales);
+  }
   int64_t first_row = 0;
   for (const WeightView& part : source.parts) {
-    OCTAVO_RETURN_IF_ERROR(Upload(part, *matrix, first_row));
+    const bool ready = type == DType::kBF16 || part.dtype == type;
+    OCTAVO_RETURN_IF_ERROR(ready ? Upload(part, *matrix, first_row)
+                                 : UploadAndRound(part, *matrix, first_row));
     first_row += part.rows;
   }
   if (source.parts.size() == 1) packed_[first.data] = matrix;
@@ -166,15 +214,54 @@ absl::Status WeightPacker::Upload(const WeightView& part, DeviceMatrix& matrix, 
   std::vector<float> values(static_cast<size_t>(part.cols));
   for (int64_t row = 0; row < part.rows; row += rows_per_slot) {
     const int64_t count = std::min(rows_per_slot, part.rows - row);
-    uint16_t* const to = matrix.bf16.as<uint16_t>() + (first_row + row) * stride;
+    uint16_t* const to = matrix.data.as<uint16_t>() + (first_row + row) * stride;
     OCTAVO_RETURN_IF_ERROR(staging_.Send(to, static_cast<size_t>(count * stride) * sizeof(uint16_t),
                                          [&](std::byte* slot) {
                                            auto* out = reinterpret_cast<uint16_t*>(slot);
                                            for (int64_t r = 0; r < count; ++r, out += stride) {
-                                             ConvertRow(part, row + r, values, out);
+                                             ConvertRow(part, row + r, matrix.type, values, out);
                                              std::fill(out + part.cols, out + stride, uint16_t{0});
                                            }
                                          }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightPacker::UploadAndRound(const WeightView& part, DeviceMatrix& matrix,
+                                          int64_t first_row) {
+  const int64_t stride = matrix.stride;
+  if (stride > kMaxRoundedCols)
+    return absl::InvalidArgumentError(absl::StrCat("weight ", part.name, " has ", part.cols,
+                                                   " columns; to become ", Info(matrix.type).name,
+                                                   " at most ", kMaxRoundedCols));
+  OCTAVO_RETURN_IF_ERROR(Grow(floats_, Staging::kSlotBytes));
+  const int64_t rows_per_slot = kMaxRoundedCols / stride;
+  for (int64_t row = 0; row < part.rows; row += rows_per_slot) {
+    const int64_t count = std::min(rows_per_slot, part.rows - row);
+    float largest = 0;
+    OCTAVO_RETURN_IF_ERROR(staging_.Send(
+        floats_.data(), static_cast<size_t>(count * stride) * sizeof(float), [&](std::byte* slot) {
+          auto* out = reinterpret_cast<float*>(slot);
+          for (int64_t r = 0; r < count; ++r, out += stride) {
+            WidenRow(part, row + r, out);
+            std::fill(out + part.cols, out + stride, 0.0f);
+            largest = std::max(largest, LargestOf(out, part.cols));
+          }
+        }));
+    if (matrix.type == DType::kF16 && largest > kLargestFp16)
+      return absl::InvalidArgumentError(absl::StrCat("weight ", part.name, " has a magnitude of ",
+                                                     largest, "; --dtype float16 ends at ",
+                                                     kLargestFp16, ", bfloat16 does not"));
+    RmsNormArgs args;  // without a weight: rows are only rounded
+    args.x = floats_.as<float>();
+    args.x_stride = args.out_stride = stride;
+    args.type = matrix.type;
+    args.out = matrix.data.data() + StorageBytes(matrix.type, (first_row + row) * stride);
+    if (matrix.type == DType::kF8E4M3)
+      args.out_scales = matrix.scales.as<float>() + first_row + row;
+    args.rows = static_cast<int32_t>(count);
+    args.cols = static_cast<int32_t>(stride);
+    OCTAVO_RETURN_IF_ERROR(LaunchRmsNorm(args, staging_.stream()));
   }
   return absl::OkStatus();
 }

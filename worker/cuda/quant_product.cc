@@ -33,7 +33,7 @@ absl::Status QuantProduct::Run(const GemmArgs& args, const std::byte* weight, Qu
                                cudaStream_t stream) {
   if (args.rows > kMaxQuantRows) return RunDequantized(args, weight, format, stream);
   QuantGemmArgs quant;
-  quant.x = args.x;
+  quant.x = static_cast<const uint16_t*>(args.x);
   quant.x_stride = args.x_stride;
   quant.weight = weight;
   quant.format = format;

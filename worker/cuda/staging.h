@@ -36,6 +36,9 @@ class Staging {
   // The source may be changed on return.
   absl::Status Copy(void* device, const void* host, size_t bytes);
 
+  // Where copies go in order.
+  cudaStream_t stream() const { return stream_; }
+
  private:
   explicit Staging(cudaStream_t stream) : stream_(stream) {}
 

@@ -152,6 +152,7 @@ class Loader {
                                                        int32_t layer, bool gated = false) {
     LinearSource source;
     source.gated = gated;
+    source.head = parts.front() == TensorRole::kOutput;
     std::vector<int64_t> rows;  // of the whole matrices
     for (const TensorRole role : parts) {
       OCTAVO_ASSIGN_OR_RETURN(const TensorRef tensor, Read(role, layer));

@@ -54,18 +54,25 @@ absl::StatusOr<std::optional<Isa>> ParseIsa(const std::string& isa) {
 #if OCTAVO_CUDA
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaDevice(const DeviceOptions& options,
                                                         const Checkpoint& checkpoint) {
-  if (options.dtype != "auto" && options.dtype != "bfloat16")
+  const bool half = options.dtype == "float16";
+  if (options.dtype != "auto" && options.dtype != "bfloat16" && !half)
     return absl::InvalidArgumentError(
-        absl::StrCat("--dtype is ", options.dtype, "; the cuda backend computes in bfloat16"));
+        absl::StrCat("--dtype is ", options.dtype,
+                     "; of the cuda backend it must be auto, bfloat16 or float16"));
   cuda::CudaBackendOptions cuda;
   cuda.device = options.index;
-  if (options.weight_format != "auto" && options.weight_format != "stored" &&
-      options.weight_format != "bf16")
-    return absl::InvalidArgumentError(absl::StrCat("--weight-format is ", options.weight_format,
-                                                   "; it must be auto, stored or bf16"));
+  cuda.dtype = half ? DType::kF16 : DType::kBF16;
+  const std::string& format = options.weight_format;
+  if (format != "auto" && format != "stored" && format != "bf16" && format != "fp8")
+    return absl::InvalidArgumentError(
+        absl::StrCat("--weight-format is ", format, "; it must be auto, stored, bf16 or fp8"));
+  if (half && (format == "stored" || format == "bf16"))
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--weight-format is ", format,
+        ", whose products read rows of bfloat16; with --dtype float16 it must be auto or fp8"));
+  cuda.fp8_weights = format == "fp8";
   cuda.quantized_weights =
-      options.weight_format == "stored" ||
-      (options.weight_format == "auto" && AutoKeepsQuantized(checkpoint.config()));
+      format == "stored" || (format == "auto" && !half && AutoKeepsQuantized(checkpoint.config()));
   cuda.deterministic = options.deterministic;
   if (!options.group_interface.empty()) {
 #if OCTAVO_NCCL

@@ -18,9 +18,9 @@ struct DeviceOptions {
   std::string backend = "cpu";         // cpu, cuda
   int32_t index = 0;                   // of the card, among those CUDA_VISIBLE_DEVICES leaves
   int32_t threads = 0;                 // 0: the physical cores that affinity and cgroup allow
-  std::string dtype = "auto";          // of activations: auto, float32, bfloat16, int8
+  std::string dtype = "auto";          // of activations: auto, float32, bfloat16, int8, float16
   std::string isa = "auto";            // auto, avx2, avx512, amx
-  std::string weight_format = "auto";  // of weights on a card: auto, stored, bf16
+  std::string weight_format = "auto";  // of weights on a card: auto, stored, bf16, fp8
   bool deterministic = false;          // of cuda: batch mates do not change a row's attention
   // Network interface of the worker's group; empty: it is alone. In a group the steps of a card are
   // launched op by op, since a recording would have to hold the collectives of all ranks.

@@ -11,8 +11,7 @@ constexpr int32_t kMostDevices = 64;
 
 void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
   app.add_option("--backend", device->backend,
-                 "What computes: cpu, or cuda for one NVIDIA card, in bfloat16, in builds that "
-                 "have it")
+                 "What computes: cpu, or cuda for one NVIDIA card, in builds that have it")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   app.add_option("--device", device->index,
@@ -28,14 +27,18 @@ void AddDeviceFlags(CLI::App& app, DeviceOptions* device) {
          "--dtype", device->dtype,
          "Activations inside matrix products; auto: bfloat16 for bfloat16 checkpoints; int8 "
          "per block of 32 for Q4_0, Q4_1 and Q8_0 ones on CPUs with AVX-512 VNNI; float32 "
-         "for others. float32 is exact arithmetic on the stored weights")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "int8"}))
+         "for others. float32 is exact arithmetic on the stored weights. With --backend cuda: "
+         "bfloat16, which auto is, or float16, whose numbers end at 65504: beyond, a request ends "
+         "with an error")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "int8", "float16"}))
       ->capture_default_str();
   app.add_option("--weight-format", device->weight_format,
                  "Weights on a card; stored: those of 4 and 8 bits stay so (Q6_K becomes bf16); "
-                 "bf16: all are; auto: stored for models that take more than 1 GiB in bf16; only "
-                 "with --backend cuda")
-      ->check(CLI::IsMember({"auto", "stored", "bf16"}))
+                 "bf16: all are; fp8: layers multiply e4m3 with a scale per row, the output head "
+                 "and layers whose sizes are no multiples of 16 stay in --dtype, needs compute "
+                 "capability 8.9; auto: stored for models that take more than 1 GiB in bf16, with "
+                 "--dtype float16 all become float16; only with --backend cuda")
+      ->check(CLI::IsMember({"auto", "stored", "bf16", "fp8"}))
       ->capture_default_str();
   app.add_option("--isa", device->isa, "Instruction set; auto: the best that this CPU has")
       ->check(CLI::IsMember({"auto", "avx2", "avx512", "amx"}))

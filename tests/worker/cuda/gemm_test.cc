@@ -10,6 +10,7 @@
 #include "tests/emulation/device_array.h"
 #include "tests/emulation/matmul_algorithms.h"
 #include "tests/worker/cuda/bfloat16_testing.h"
+#include "tests/worker/cuda/e4m3_testing.h"
 #include "worker/cuda/packed_weights.h"
 
 namespace octavo::cuda {
@@ -22,16 +23,22 @@ using ::testing::HasSubstr;
 struct Case {
   int64_t rows, in, out;
   bool add = false, bias = false;
+  DType type = DType::kBF16;
 };
 
-// Sums of K exact products of bf16 in fp32: what rounding may do is K ulps of the sum of
+double Wide(DType type, uint16_t bits) {
+  return type == DType::kF16 ? FromFp16(bits) : double{FromBFloat16(bits)};
+}
+
+// Sums of K exact products of bf16 or fp16 in fp32: what rounding may do is K ulps of the sum of
 // magnitudes.
 void ExpectMatchesDoubles(Gemm& gemm, const Case& c) {
   SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.in << " x " << c.out);
   std::mt19937 random(7);
   const int64_t stride = PaddedCols(c.in), out_stride = c.out + 3;
-  const auto x = RandomBFloat16(static_cast<size_t>(c.rows * stride), random);
-  const auto weight = RandomBFloat16(static_cast<size_t>(c.out * stride), random);
+  const auto random_halves = c.type == DType::kF16 ? RandomFp16 : RandomBFloat16;
+  const auto x = random_halves(static_cast<size_t>(c.rows * stride), random);
+  const auto weight = random_halves(static_cast<size_t>(c.out * stride), random);
   std::vector<float> bias(static_cast<size_t>(c.out)),
       before(static_cast<size_t>(c.rows * out_stride));
   std::normal_distribution<float> normal;
@@ -52,6 +59,7 @@ void ExpectMatchesDoubles(Gemm& gemm, const Case& c) {
   args.in_features = c.in;
   args.out_features = c.out;
   args.add = c.add;
+  args.type = c.type;
   const DeviceStream stream;
   const absl::Status status = gemm.Run(args, stream);
   ASSERT_TRUE(status.ok()) << status;
@@ -65,8 +73,8 @@ void ExpectMatchesDoubles(Gemm& gemm, const Case& c) {
       if (c.add) sum += before[at];
       magnitude += std::abs(double{before[at]});
       for (int64_t k = 0; k < c.in; ++k) {
-        const double product = double{FromBFloat16(x[static_cast<size_t>(r * stride + k)])} *
-                               double{FromBFloat16(weight[static_cast<size_t>(o * stride + k)])};
+        const double product = Wide(c.type, x[static_cast<size_t>(r * stride + k)]) *
+                               Wide(c.type, weight[static_cast<size_t>(o * stride + k)]);
         sum += product;
         magnitude += std::abs(product);
       }
@@ -85,7 +93,8 @@ TEST(Gemm, EqualsSumsInDoublePrecision) {
   for (const Case& c : {Case{1, 64, 48}, Case{3, 100, 17}, Case{9, 576, 33}})
     for (const bool add : {false, true})
       for (const bool bias : {false, true})
-        ExpectMatchesDoubles(**gemm, {c.rows, c.in, c.out, add, bias});
+        for (const DType type : {DType::kBF16, DType::kF16})
+          ExpectMatchesDoubles(**gemm, {c.rows, c.in, c.out, add, bias, type});
 }
 
 TEST(Gemm, AsksForAnAlgorithmOncePerShape) {
@@ -135,6 +144,41 @@ TEST(Gemm, RefusesShapesThatContradictTheirStrides) {
   const absl::Status status = (*gemm)->Run(args, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("stride of x is 63; its rows have 64"));
+}
+
+TEST(Gemm, RefusesWhatProductsOfE4m3DoNotTake) {
+  const auto gemm = Gemm::Create();
+  ASSERT_TRUE(gemm.ok()) << gemm.status();
+  const DeviceArray<float> memory(64);
+  GemmArgs good;
+  good.type = DType::kF8E4M3;
+  good.x = good.weight = memory.data();
+  good.out = memory.data();
+  good.rows = 1;
+  good.x_stride = good.weight_stride = good.in_features = good.out_stride = good.out_features = 16;
+  const auto error = [&](const GemmArgs& args) {
+    return std::string((*gemm)->Run(args, nullptr).message());
+  };
+  GemmArgs args = good;
+  args.in_features = 8;
+  EXPECT_THAT(error(args), HasSubstr("in_features is 8; e4m3 needs a multiple of 16"));
+  args = good;
+  args.out_stride = args.out_features = 24;
+  EXPECT_THAT(error(args), HasSubstr("out_features is 24; e4m3 needs"));
+  args = good;
+  args.x = reinterpret_cast<const std::byte*>(memory.data()) + 8;
+  EXPECT_THAT(error(args), HasSubstr("aligned to 8 bytes; it must be to 16"));
+  args = good;
+  args.bias = memory.data();
+  EXPECT_THAT(error(args), HasSubstr("no fp32 bias"));
+  args = good;
+  args.x_scales = memory.data();
+  EXPECT_THAT(error(args), HasSubstr("the scales of one operand only"));
+  args.type = DType::kF16;
+  EXPECT_THAT(error(args), HasSubstr("not with fp16"));
+  args = good;
+  args.type = DType::kI8;
+  EXPECT_THAT(error(args), HasSubstr("no products of int8"));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "worker/cuda/packed_weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -10,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/emulation/device_array.h"
 #include "tests/worker/cuda/bfloat16_testing.h"
+#include "tests/worker/cuda/e4m3_testing.h"
 #include "tests/worker/cuda/stored_weights_testing.h"
 
 namespace octavo::cuda {
@@ -23,7 +26,7 @@ class PackedWeightsTest : public ::testing::Test {
     auto staging = Staging::Create(stream_);
     ASSERT_TRUE(staging.ok()) << staging.status();
     staging_ = *std::move(staging);
-    packer_ = std::make_unique<WeightPacker>(*staging_, /*keep_quantized=*/false);
+    packer_ = std::make_unique<WeightPacker>(*staging_, WeightFormats{});
   }
   void TearDown() override { EXPECT_EQ(stream_.Synchronize(), ""); }
 
@@ -100,11 +103,11 @@ TEST_F(PackedWeightsTest, TiedWeightsAreOneMatrix) {
   const auto embedding = packer_->Embedding(view);
   const auto head = packer_->Linear({{view}, {}, false});
   ASSERT_TRUE(embedding.ok() && head.ok());
-  EXPECT_EQ((*embedding)->data(), (*head)->data());
+  EXPECT_EQ(static_cast<const void*>((*embedding)->data()), (*head)->data());
 }
 
 TEST_F(PackedWeightsTest, KeepFourAndEightBitsWhereThatIsWanted) {
-  WeightPacker packer(*staging_, /*keep_quantized=*/true);
+  WeightPacker packer(*staging_, {.keep_quantized = true});
   const auto format = [&](const std::vector<WeightView>& parts) -> std::string {
     const auto linear = packer.Linear({parts, {}, false});
     EXPECT_TRUE(linear.ok()) << linear.status();
@@ -121,6 +124,67 @@ TEST_F(PackedWeightsTest, KeepFourAndEightBitsWhereThatIsWanted) {
   EXPECT_EQ(format({view(DType::kQ4_0), view(DType::kQ4_1)}), "8 with min");
   EXPECT_EQ(format({view(DType::kQ4_0), view(DType::kQ6_K)}), "bf16");
   EXPECT_EQ(format({view(DType::kBF16)}), "bf16");
+}
+
+// Half a unit in the last of fp16's 11 bits, or of the smallest number.
+TEST_F(PackedWeightsTest, HoldEveryStorageTypeRoundedToTheNearestFp16) {
+  WeightPacker packer(*staging_, {.type = DType::kF16});
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_K}) {
+    SCOPED_TRACE(std::string(Info(dtype).name));
+    const int64_t rows = 5, cols = 256;
+    const WeightView view = View(dtype, rows, cols);
+    const auto linear = packer.Linear({{view}, {}, false});
+    ASSERT_TRUE(linear.ok()) << linear.status();
+    EXPECT_EQ((*linear)->type(), DType::kF16);
+    const std::vector<uint16_t> bits = Bits(**linear);
+    std::vector<float> row(static_cast<size_t>(cols));
+    for (int64_t r = 0; r < rows; ++r) {
+      ASSERT_TRUE(DequantizeRow(dtype, view.row(r), cols, row.data()).ok());
+      for (int64_t c = 0; c < cols; ++c) {
+        const double value = row[static_cast<size_t>(c)];
+        ASSERT_NEAR(FromFp16(bits[static_cast<size_t>(r * cols + c)]), value,
+                    std::max(std::abs(value) * 0x1p-11, 0x1p-25));
+      }
+    }
+  }
+}
+
+TEST_F(PackedWeightsTest, PadRowsThatTheDeviceRoundsWithZeros) {
+  WeightPacker packer(*staging_, {.type = DType::kF16, .fp8 = true});
+  const auto linear = packer.Linear({{View(DType::kF32, 5, 20)}, {}, false});  // no fp8: not of 16
+  ASSERT_TRUE(linear.ok()) << linear.status();
+  const std::vector<uint16_t> bits = Bits(**linear);
+  for (size_t row = 0; row < 5; ++row)
+    for (size_t c = 20; c < 24; ++c) EXPECT_EQ(bits[row * 24 + c], 0) << row << "," << c;
+}
+
+// Parts of several types that go through many slots; each row's largest magnitude is 448.
+TEST_F(PackedWeightsTest, HoldCodesAndAScaleForEachRowInFp8) {
+  WeightPacker packer(*staging_, {.fp8 = true});
+  const int64_t cols = 1024;
+  const std::vector<WeightView> parts = {View(DType::kF32, 600, cols), View(DType::kQ4_0, 8, cols)};
+  const auto linear = packer.Linear({parts, {}, false});
+  ASSERT_TRUE(linear.ok()) << linear.status();
+  EXPECT_EQ((*linear)->type(), DType::kF8E4M3);
+  EXPECT_EQ((*linear)->bytes(), 608 * (cols + 4));
+  EXPECT_EQ(stream_.Synchronize(), "");
+  const auto codes = ReadDevice<uint8_t>((*linear)->data(), static_cast<size_t>(608 * cols));
+  const auto scales = ReadDevice<float>((*linear)->scales(), 608);
+  std::vector<float> row(static_cast<size_t>(cols));
+  for (int64_t r = 0; r < 608; ++r) {
+    const WeightView& part = parts[r < 600 ? 0 : 1];
+    ASSERT_TRUE(DequantizeRow(part.dtype, part.row(r % 600), cols, row.data()).ok());
+    double largest = 0;
+    for (const float value : row) largest = std::max(largest, std::abs(double{value}));
+    const double scale = scales[static_cast<size_t>(r)];
+    ASSERT_NEAR(scale, largest / kLargestE4m3Number, scale * 1e-6);
+    for (int64_t c = 0; c < cols; ++c) {
+      const double value = row[static_cast<size_t>(c)];
+      ASSERT_NEAR(FromE4m3(codes[static_cast<size_t>(r * cols + c)]) * scale, value,
+                  scale * E4m3Error(value / scale) * 1.00001)
+          << r << "," << c;
+    }
+  }
 }
 
 TEST_F(PackedWeightsTest, RefuseWhatDoesNotFitTogetherByName) {

@@ -13,7 +13,7 @@ constexpr int kThreads = 128;
 
 }  // namespace
 
-template <bool kVector>
+template <DType kType, bool kVector>
 __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ EmbeddingArgs a) {
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kRowStep;
   const int left = a.cols - c;
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ Emb
 #pragma unroll
     for (int i = 0; i < kRowStep; ++i) v[i] = __uint_as_float(0x7fc00000u);
   } else if (stored >= 0 && stored < a.table_rows) {
-    LoadBf16<kVector>(a.table + stored * a.table_stride + c, left, v);
+    LoadHalves<kType, kVector>(a.table + stored * a.table_stride + c, left, v);
   } else {
 #pragma unroll
     for (int i = 0; i < kRowStep; ++i) v[i] = 0.0f;
@@ -36,6 +36,17 @@ __global__ void __launch_bounds__(kThreads) EmbedRow(const __grid_constant__ Emb
   for (int i = 0; i < kRowStep; ++i) v[i] *= a.scale;
   StoreFloats<kVector>(a.out + row * a.out_stride + c, left, v);
 }
+
+namespace {
+
+template <DType kType>
+absl::Status LaunchFor(const EmbeddingArgs& args, bool vector, cudaStream_t stream) {
+  const int pieces = (args.cols + kThreads * kRowStep - 1) / (kThreads * kRowStep);
+  return Launch(vector ? EmbedRow<kType, true> : EmbedRow<kType, false>, dim3(pieces, args.rows),
+                dim3(kThreads), 0, stream, args);
+}
+
+}  // namespace
 
 absl::Status LaunchEmbedding(const EmbeddingArgs& args, cudaStream_t stream) {
   ShapeCheck check("embedding");
@@ -48,9 +59,9 @@ absl::Status LaunchEmbedding(const EmbeddingArgs& args, cudaStream_t stream) {
   if (!check.status().ok() || args.rows == 0) return check.status();
   const bool vector = args.cols % 8 == 0 && args.table_stride % 8 == 0 &&
                       args.out_stride % 4 == 0 && IsAligned16(args.table) && IsAligned16(args.out);
-  const int pieces = (args.cols + kThreads * kRowStep - 1) / (kThreads * kRowStep);
-  return Launch(vector ? EmbedRow<true> : EmbedRow<false>, dim3(pieces, args.rows), dim3(kThreads),
-                0, stream, args);
+  if (args.type == DType::kBF16) return LaunchFor<DType::kBF16>(args, vector, stream);
+  if (args.type == DType::kF16) return LaunchFor<DType::kF16>(args, vector, stream);
+  return absl::UnimplementedError("embedding: the table is neither bf16 nor fp16");
 }
 
 }  // namespace octavo::cuda

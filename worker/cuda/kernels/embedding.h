@@ -7,13 +7,14 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "common/dtype.h"
 
 namespace octavo::cuda {
 
 // out[r] = scale * table[token_ids[r] - first_token]. All pointers are device memory; strides are
 // in elements.
 struct EmbeddingArgs {
-  const uint16_t* table = nullptr;  // bf16, [table_rows, cols]
+  const uint16_t* table = nullptr;  // of `type`, [table_rows, cols]
   int64_t table_stride = 0;
   int32_t table_rows = 0;
   // Of a table with a part of the vocabulary: the token of its first row. Tokens of the vocabulary
@@ -30,6 +31,7 @@ struct EmbeddingArgs {
   int32_t cols = 0;
   const int32_t* sampled = nullptr;  // [num_sampled], of the step before
   int32_t num_sampled = 0;
+  DType type = DType::kBF16;  // or kF16
 };
 
 // INVALID_ARGUMENT with value and limit, of rows 65,535.

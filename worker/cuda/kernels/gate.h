@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "common/dtype.h"
 
 namespace octavo::cuda {
 
@@ -16,17 +17,20 @@ enum class GateActivation {
 };
 
 // out[r][c] = activation(gate_up[r][c]) * gate_up[r][cols + c]. All pointers are device memory;
-// strides are in elements. One of the outputs may be nullptr.
+// strides are in elements. One of the outputs may be nullptr; beside rows of e4m3 the other must
+// be.
 struct GateArgs {
   const float* gate_up = nullptr;  // [rows, 2 * cols]: {gate, up}
   int64_t gate_up_stride = 0;
   GateActivation activation = GateActivation::kSilu;
-  uint16_t* out_bf16 = nullptr;  // [rows, cols], as the next product reads it
-  int64_t out_bf16_stride = 0;
+  void* rounded = nullptr;  // of `type`, [rows, cols], as the next product reads it
+  int64_t rounded_stride = 0;
   float* out = nullptr;  // [rows, cols]
   int64_t out_stride = 0;
   int32_t rows = 0;
   int32_t cols = 0;
+  DType type = DType::kBF16;        // or kF16, kF8E4M3
+  float* rounded_scales = nullptr;  // [rows], of e4m3: a row's largest magnitude over 448
 };
 
 // INVALID_ARGUMENT with value and limit, of rows 65,535.

@@ -7,21 +7,26 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "common/dtype.h"
 
 namespace octavo::cuda {
 
-// out[r] = bf16(x[row_ids[r]] / sqrt(mean(x^2) + eps) * weight): rows as a product reads them.
-// All pointers are device memory; strides are in elements.
+// out[r] = round(x[row_ids[r]] / sqrt(mean(x^2) + eps) * weight): rows as a product reads them,
+// rounded to bf16, fp16 or e4m3. Rows of e4m3 are codes times a scale, the row's largest magnitude
+// over 448; one that holds a NaN or an infinity ends as NaN. All pointers are device memory;
+// strides are in elements.
 struct RmsNormArgs {
   const float* x = nullptr;  // [*, cols]
   int64_t x_stride = 0;
   const int32_t* row_ids = nullptr;  // [rows], rows of x; nullptr: all, in order
   const float* weight = nullptr;     // [cols]; nullptr: rows are only rounded
   float eps = 0;
-  uint16_t* out = nullptr;  // bf16, [rows, cols]
+  void* out = nullptr;  // of `type`, [rows, cols]
   int64_t out_stride = 0;
   int32_t rows = 0;
   int32_t cols = 0;
+  DType type = DType::kBF16;    // or kF16, kF8E4M3
+  float* out_scales = nullptr;  // [rows], of e4m3
 };
 
 // INVALID_ARGUMENT with value and limit. 16-byte accesses where cols and strides are multiples of 8
@@ -41,8 +46,10 @@ struct AddNormedArgs {
   int32_t cols = 0;
   const float* next_weight = nullptr;  // [cols]; nullptr: nothing follows
   float next_eps = 0;
-  uint16_t* next_out = nullptr;  // bf16, [rows, cols]
+  void* next_out = nullptr;  // of `next_type`, [rows, cols]
   int64_t next_stride = 0;
+  DType next_type = DType::kBF16;  // or kF16, kF8E4M3
+  float* next_scales = nullptr;    // [rows], of e4m3
 };
 
 absl::Status LaunchAddNormed(const AddNormedArgs& args, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// Ops that change fp32 rows element by element, in place.
+// Ops on fp32 rows, element by element.
 #ifndef OCTAVO_WORKER_CUDA_KERNELS_POINTWISE_H_
 #define OCTAVO_WORKER_CUDA_KERNELS_POINTWISE_H_
 
@@ -34,6 +34,23 @@ struct AddBiasArgs {
 };
 
 absl::Status LaunchAddBias(const AddBiasArgs& args, cudaStream_t stream);
+
+// out[r][c] = x[r][c] row_scales[r] col_scales[c] + bias[c], added to out where `add` says so: sums
+// of a product whose operands had a scale per row.
+struct ScaleSumsArgs {
+  const float* x = nullptr;  // [rows, cols]; may be out
+  int64_t x_stride = 0;
+  const float* row_scales = nullptr;  // [rows]
+  const float* col_scales = nullptr;  // [cols]
+  const float* bias = nullptr;        // [cols]; nullptr: none
+  float* out = nullptr;               // [rows, cols]
+  int64_t out_stride = 0;
+  bool add = false;
+  int32_t rows = 0;
+  int32_t cols = 0;
+};
+
+absl::Status LaunchScaleSums(const ScaleSumsArgs& args, cudaStream_t stream);
 
 }  // namespace octavo::cuda
 

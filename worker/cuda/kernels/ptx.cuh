@@ -160,11 +160,18 @@ OCTAVO_PTX uint32_t pack_f16(float low, float high) {
   return result;
 #endif
 }
+// Four values rounded to the nearest e4m3 code, ties to even, the first in the low byte. Beyond 448
+// saturates, NaN is 0x7f. In hardware from sm_89 on, where products of such codes begin.
+OCTAVO_PTX uint32_t pack_e4m3(float a, float b, float c, float d) {
+  const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
+  const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
+  return low | high << 16;
+}
 // a - b of two fp16 each.
 OCTAVO_PTX uint32_t sub_f16x2(uint32_t a, uint32_t b) {
 #ifdef OCTAVO_EMULATION
-  return static_cast<uint32_t>(emulation::ToBits(
-      __hsub2(emulation::FromBits<__half2>(a), emulation::FromBits<__half2>(b))));
+  return static_cast<uint32_t>(
+      emulation::ToBits(__hsub2(emulation::FromBits<__half2>(a), emulation::FromBits<__half2>(b))));
 #else
   uint32_t result;
   asm("sub.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));

@@ -4,9 +4,13 @@
 #define OCTAVO_WORKER_CUDA_KERNELS_ROW_ACCESS_CUH_
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+
+#include "common/dtype.h"
+#include "worker/cuda/kernels/ptx.cuh"
 
 namespace octavo::cuda {
 
@@ -39,41 +43,65 @@ __device__ __forceinline__ void StoreFloats(float* p, int count, const float (&v
   }
 }
 
-// To the nearest bf16, ties to even.
-__device__ __forceinline__ uint32_t Bf16Bits(float x) {
-  return __bfloat16_as_ushort(__float2bfloat16_rn(x));
-}
-
-template <bool kVector>
-__device__ __forceinline__ void StoreBf16(uint16_t* p, int count, const float (&v)[kRowStep]) {
-  if constexpr (kVector) {
-    uint4 packed;
-    packed.x = Bf16Bits(v[0]) | Bf16Bits(v[1]) << 16;
-    packed.y = Bf16Bits(v[2]) | Bf16Bits(v[3]) << 16;
-    packed.z = Bf16Bits(v[4]) | Bf16Bits(v[5]) << 16;
-    packed.w = Bf16Bits(v[6]) | Bf16Bits(v[7]) << 16;
-    *reinterpret_cast<uint4*>(p) = packed;
-  } else {
+// Elements `column` and on of a row as a product reads it: bf16 or fp16 to the nearest, ties to
+// even, beyond fp16's 65,504 infinite; or e4m3 codes of `v`, which the caller has scaled.
+template <DType kType, bool kVector>
+__device__ __forceinline__ void StoreRounded(void* row, int column, int count,
+                                             const float (&v)[kRowStep]) {
+  if constexpr (kType == DType::kF8E4M3) {
+    auto* p = static_cast<uint8_t*>(row) + column;
+    const uint2 packed =
+        make_uint2(ptx::pack_e4m3(v[0], v[1], v[2], v[3]), ptx::pack_e4m3(v[4], v[5], v[6], v[7]));
+    if constexpr (kVector) {
+      *reinterpret_cast<uint2*>(p) = packed;
+    } else {
 #pragma unroll
-    for (int i = 0; i < kRowStep; ++i)
-      if (i < count) p[i] = static_cast<uint16_t>(Bf16Bits(v[i]));
+      for (int i = 0; i < kRowStep; ++i)
+        if (i < count) p[i] = static_cast<uint8_t>((i < 4 ? packed.x : packed.y) >> i % 4 * 8);
+    }
+  } else {
+    static_assert(kType == DType::kBF16 || kType == DType::kF16);
+    auto* p = static_cast<uint16_t*>(row) + column;
+    uint32_t pairs[kRowStep / 2];
+#pragma unroll
+    for (int i = 0; i < kRowStep / 2; ++i)
+      pairs[i] = kType == DType::kBF16 ? ptx::pack_bf16(v[2 * i], v[2 * i + 1])
+                                       : ptx::pack_f16(v[2 * i], v[2 * i + 1]);
+    if constexpr (kVector) {
+      *reinterpret_cast<uint4*>(p) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kRowStep; ++i)
+        if (i < count) p[i] = static_cast<uint16_t>(pairs[i / 2] >> i % 2 * 16);
+    }
   }
 }
 
-template <bool kVector>
-__device__ __forceinline__ void LoadBf16(const uint16_t* p, int count, float (&v)[kRowStep]) {
+// Two bf16 or fp16.
+template <DType kType>
+__device__ __forceinline__ float2 WidenHalves(uint32_t pair) {
+  if constexpr (kType == DType::kBF16) {
+    return ptx::unpack_bf16(pair);
+  } else {
+    return make_float2(__half2float(__ushort_as_half(static_cast<uint16_t>(pair))),
+                       __half2float(__ushort_as_half(static_cast<uint16_t>(pair >> 16))));
+  }
+}
+
+template <DType kType, bool kVector>
+__device__ __forceinline__ void LoadHalves(const uint16_t* p, int count, float (&v)[kRowStep]) {
   if constexpr (kVector) {
     const uint4 packed = *reinterpret_cast<const uint4*>(p);
     const uint32_t pairs[4] = {packed.x, packed.y, packed.z, packed.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      v[2 * i] = __uint_as_float(pairs[i] << 16);
-      v[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+      const float2 pair = WidenHalves<kType>(pairs[i]);
+      v[2 * i] = pair.x;
+      v[2 * i + 1] = pair.y;
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kRowStep; ++i)
-      v[i] = i < count ? __uint_as_float(static_cast<uint32_t>(p[i]) << 16) : 0.0f;
+    for (int i = 0; i < kRowStep; ++i) v[i] = i < count ? WidenHalves<kType>(p[i]).x : 0.0f;
   }
 }
 

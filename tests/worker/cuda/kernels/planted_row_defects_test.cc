@@ -9,6 +9,7 @@
 #include "tests/emulation/emulation.h"
 #include "tests/worker/cuda/kernels/kernel_testing.h"
 #include "worker/cpu/sample.h"
+#include "worker/cuda/kernels/gate.h"
 #include "worker/cuda/kernels/norm.h"
 #include "worker/cuda/kernels/rope_kv_write.h"
 #include "worker/cuda/kernels/sampling.h"
@@ -36,6 +37,34 @@ std::string RunAddNormed() {
   AddNormedArgs args = {x.data(), 1000, weight.data(), 1e-5f, sums.data(), 1000,
                         1,        1000, weight.data(), 1e-5f, next.data(), 1000};
   const std::string error = Finish(stream, LaunchAddNormed(args, stream));
+  return error.empty() ? kMissed : error;
+}
+
+// Rows of e4m3: with a sum and a maximum, and with a maximum alone.
+std::string RunScaledNorm() {
+  const DeviceStream stream;
+  const DeviceArray<float> x(NormalFloats(1000, 1, 1)), weight(NormalFloats(1000, 1, 2));
+  const DeviceArray<uint8_t> out(size_t{1000});
+  const DeviceArray<float> scales(1);
+  RmsNormArgs args = {x.data(), 1000, nullptr, weight.data(),  1e-5f,        out.data(),
+                      1000,     1,    1000,    DType::kF8E4M3, scales.data()};
+  const std::string error = Finish(stream, LaunchRmsNorm(args, stream));
+  return error.empty() ? kMissed : error;
+}
+
+std::string RunScaledGate() {
+  const DeviceStream stream;
+  const DeviceArray<float> gate_up(NormalFloats(2000, 1, 1)), scales(1);
+  const DeviceArray<uint8_t> out(size_t{1000});
+  GateArgs args;
+  args.gate_up = gate_up.data();
+  args.gate_up_stride = 2000;
+  args.type = DType::kF8E4M3;
+  args.rounded = out.data();
+  args.rounded_stride = args.cols = 1000;
+  args.rounded_scales = scales.data();
+  args.rows = 1;
+  const std::string error = Finish(stream, LaunchGate(args, stream));
   return error.empty() ? kMissed : error;
 }
 
@@ -98,6 +127,9 @@ struct Defect {
 const Defect kDefects[] = {
     {"warp.block_sum", RunNorm},
     {"warp.block_sum", RunAddNormed},
+    {"warp.block_sum", RunScaledNorm},
+    {"warp.block_max", RunScaledNorm},
+    {"warp.block_max", RunScaledGate},
     {"rope_kv_write.before_norm", RunRope},
     {"rope_kv_write.after_norm", RunRope},
     {"rope_kv_write.before_rotation", RunRope},
@@ -135,6 +167,8 @@ TEST(PlantedRowDefects, AreCaughtByTheRaceBuild) {
 TEST(PlantedRowDefects, AreWhatTheCasesOtherwiseMiss) {
   EXPECT_EQ(RunNorm(), kMissed);
   EXPECT_EQ(RunAddNormed(), kMissed);
+  EXPECT_EQ(RunScaledNorm(), kMissed);
+  EXPECT_EQ(RunScaledGate(), kMissed);
   EXPECT_EQ(RunRope(), kMissed);
   EXPECT_EQ(RunSampling(), kMissed);
 }

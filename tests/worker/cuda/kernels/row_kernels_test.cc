@@ -197,8 +197,8 @@ TEST(Gate, MultipliesActivatedGateAndUp) {
       args.activation = activation;
       args.out = out.data();
       args.out_stride = shape.stride;
-      args.out_bf16 = out_bf16.data();
-      args.out_bf16_stride = shape.stride;
+      args.rounded = out_bf16.data();
+      args.rounded_stride = shape.stride;
       args.rows = shape.rows;
       args.cols = shape.cols;
       ASSERT_EQ(Finish(stream, LaunchGate(args, stream)), "");

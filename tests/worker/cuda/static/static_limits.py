@@ -94,14 +94,19 @@ def rows(pattern, threads, bytes_per_thread, **other):
 LIMITS = [
     *(decode(dtype, head_dim, head_tiles) for dtype in ELEMENT_BYTES
       for head_dim, head_tiles in ((64, 1), (64, 2), (80, 1), (96, 1), (128, 1), (128, 2), (256, 1))),
-    rows(r"^RmsNormRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 1}),
-    rows(r"^AddNormedRow<true>", 512, 32, shared_bytes=64, min_counts={"ld.128": 2, "st.128": 2}),
+    # Eight codes of e4m3 are one store of 8 bytes.
+    rows(r"^RmsNormRow<e4m3, true>", 512, 32, shared_bytes=128, min_counts={"ld.128": 8}),
+    rows(r"^RmsNormRow<.*true>", 512, 32, shared_bytes=128, min_counts={"ld.128": 6, "st.128": 1}),
+    rows(r"^AddNormedRow<e4m3, true>", 512, 32, shared_bytes=192, min_counts={"ld.128": 12, "st.128": 2}),
+    rows(r"^AddNormedRow<.*true>", 512, 32, shared_bytes=192, min_counts={"ld.128": 12, "st.128": 3}),
     *(quant(bits, has_min, batch_tiles) for bits in (4, 8) for has_min in (False, True) for batch_tiles in (1, 2, 4)),
     # Reads are 0.56 of 2.56 and 1.06 of 3.06 bytes a weight, so that share of what a copy needs is enough.
     *(Limits(rf"^DequantizeUnits<{bits}", threads=256, in_flight_bytes=256 * bits * 2,
              min_in_flight_bytes=NEEDED_IN_FLIGHT * (bits * 4 + 2) // (bits * 4 + 66), max_registers=64,
              min_counts={"st.128": 2}) for bits in (4, 8)),
     rows(r"^GateRow<.*true>", 128, 64, min_counts={"ld.128": 4, "st.128": 3}),
+    rows(r"^GateScaledRow<.*true>", 1024, 64, shared_bytes=128, min_counts={"ld.128": 8}),
+    rows(r"^ScaleSumsRow<true>", 128, 64, min_counts={"ld.128": 4, "st.128": 2}),
     rows(r"^SoftcapRow<true>", 128, 32, min_counts={"ld.128": 2, "st.128": 2}),
     rows(r"^AddBiasRow<true>", 128, 64, min_counts={"ld.128": 4, "st.128": 2}),
     rows(r"^CopyPieces", 256, 64, min_counts={"ld.128": 4, "st.128": 4}),
