@@ -1,5 +1,8 @@
 #include "tests/bench/cuda/device_data.h"
 
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -76,6 +79,24 @@ absl::StatusOr<Buffer> RandomBFloat16(cuda::CudaBackend& backend, int64_t count)
   const std::vector<float> values = Normal(static_cast<size_t>(std::min(count, kTileNumbers)), 2);
   std::vector<uint16_t> tile(values.size());
   std::transform(values.begin(), values.end(), tile.begin(), CutToBFloat16);
+  return Repeated(backend, count, tile);
+}
+
+absl::StatusOr<Buffer> RandomFp16(cuda::CudaBackend& backend, int64_t count) {
+  const std::vector<float> values = Normal(static_cast<size_t>(std::min(count, kTileNumbers)), 2);
+  std::vector<uint16_t> tile(values.size());
+  std::transform(values.begin(), values.end(), tile.begin(),
+                 [](float value) { return __half_as_ushort(__float2half(value)); });
+  return Repeated(backend, count, tile);
+}
+
+absl::StatusOr<Buffer> RandomE4m3(cuda::CudaBackend& backend, int64_t count) {
+  constexpr float kScale = 100.0f;  // of normal numbers, the largest of which are above 4
+  const std::vector<float> values = Normal(static_cast<size_t>(std::min(count, kTileNumbers)), 2);
+  std::vector<uint8_t> tile(values.size());
+  std::transform(values.begin(), values.end(), tile.begin(), [](float value) {
+    return __nv_cvt_float_to_fp8(value * kScale, __NV_SATFINITE, __NV_E4M3);
+  });
   return Repeated(backend, count, tile);
 }
 

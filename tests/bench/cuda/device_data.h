@@ -22,6 +22,9 @@ absl::Status FillDevice(cuda::CudaBackend& backend, std::byte* data, size_t byte
 // Buffers of standard normal numbers that repeat after a MiB or so.
 absl::StatusOr<Buffer> RandomFloats(cuda::CudaBackend& backend, int64_t count);
 absl::StatusOr<Buffer> RandomBFloat16(cuda::CudaBackend& backend, int64_t count);
+absl::StatusOr<Buffer> RandomFp16(cuda::CudaBackend& backend, int64_t count);
+// Codes of such numbers when a scale makes 448 of the largest; none is NaN.
+absl::StatusOr<Buffer> RandomE4m3(cuda::CudaBackend& backend, int64_t count);
 
 // The bytes of one whole block: standard normal keys and values as the cache's type rounds them,
 // int8's scales in their places (paged_kv.h). Layers differ from each other.

@@ -1,4 +1,5 @@
-// The matrix products of a layer and of the head: of bf16 weights, and of weights of 4 and 8 bits.
+// The matrix products of a layer and of the head: of bf16, fp16 and fp8, and of weights of 4 and 8
+// bits.
 #include <algorithm>
 #include <random>
 
@@ -7,6 +8,7 @@
 #include "tests/bench/cuda/bench.h"
 #include "tests/bench/cuda/device_data.h"
 #include "worker/cuda/cuda_status.h"
+#include "worker/cuda/fp8_product.h"
 #include "worker/cuda/gemm.h"
 #include "worker/cuda/kernels/quant_layout.h"
 #include "worker/cuda/packed_weights.h"
@@ -33,13 +35,23 @@ std::vector<Product> ProductsOf(const ModelShape& model) {
           {"head", model.hidden, model.vocab}};
 }
 
-// The weight and x, of bf16, are read, fp32 is written; 2 flops for each element of the weight and
-// row. Few rows are bound by the weight's bytes, many by flops: on a card with 181 flops for each
-// byte it copies from about 181 rows on.
-Work WorkOf(const Product& product, int64_t weight_bytes, int32_t rows) {
+// What a weight and the x beside it are.
+struct Operands {
+  std::string name;
+  int64_t weight_bytes = 0;
+  DType type = DType::kBF16;  // of x
+  std::string note;
+};
+
+// The weight and x are read, fp32 is written; 2 flops for each element of the weight and row. Few
+// rows are bound by the weight's bytes, many by flops: on a card with 181 flops for each byte it
+// copies from about 181 rows on.
+Work WorkOf(const Product& product, const Operands& operands, int32_t rows) {
   const auto in = static_cast<double>(product.in_features);
   const auto out = static_cast<double>(product.out_features);
-  return {static_cast<double>(weight_bytes) + rows * (2 * in + 4 * out), 2 * in * out * rows};
+  const auto x_bytes = static_cast<double>(StorageBytes(operands.type, product.in_features));
+  return {static_cast<double>(operands.weight_bytes) + rows * (x_bytes + 4 * out),
+          2 * in * out * rows};
 }
 
 // As many weights as no cache holds: a step reads each once.
@@ -62,21 +74,44 @@ std::vector<std::byte> RandomUnits(cuda::QuantFormat format) {
   return units;
 }
 
+absl::StatusOr<Buffer> RandomOf(Bench& bench, DType type, int64_t count) {
+  switch (type) {
+    case DType::kF16:
+      return RandomFp16(bench.backend, count);
+    case DType::kF8E4M3:
+      return RandomE4m3(bench.backend, count);
+    default:
+      return RandomBFloat16(bench.backend, count);
+  }
+}
+
+// 10 major + minor.
+absl::StatusOr<int32_t> Capability(int device) {
+  int major = 0, minor = 0;
+  OCTAVO_RETURN_IF_ERROR(
+      cuda::ToStatus(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                     "cudaDeviceGetAttribute"));
+  OCTAVO_RETURN_IF_ERROR(
+      cuda::ToStatus(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                     "cudaDeviceGetAttribute"));
+  return 10 * major + minor;
+}
+
 // `run` is called with the turn whose weight it must use.
-absl::Status Measure(Bench& bench, const Product& product, const std::string& weights,
-                     int64_t weight_bytes,
+absl::Status Measure(Bench& bench, const Product& product, const Operands& operands,
                      absl::FunctionRef<absl::Status(const cuda::GemmArgs& args, int turn)> run) {
   const int64_t stride = cuda::PaddedCols(product.in_features);
-  const int turns = TurnsFor(bench, weight_bytes);
+  const int turns = TurnsFor(bench, operands.weight_bytes);
   const int32_t most =
       *std::max_element(bench.sizes.product_rows.begin(), bench.sizes.product_rows.end());
-  OCTAVO_ASSIGN_OR_RETURN(const Buffer x, RandomBFloat16(bench.backend, most * stride));
+  OCTAVO_ASSIGN_OR_RETURN(const Buffer x, RandomOf(bench, operands.type, most * stride));
   OCTAVO_ASSIGN_OR_RETURN(
       const Buffer out,
       bench.backend.Allocate(static_cast<size_t>(most * product.out_features) * sizeof(float)));
   for (const int32_t rows : bench.sizes.product_rows) {
     cuda::GemmArgs args;
-    args.x = x.as<uint16_t>();
+    args.type = operands.type;
+    args.x = x.data();
     args.x_stride = args.weight_stride = stride;
     args.out = out.as<float>();
     args.out_stride = product.out_features;
@@ -85,8 +120,9 @@ absl::Status Measure(Bench& bench, const Product& product, const std::string& we
     args.out_features = product.out_features;
     Row row;
     row.group = "product";
-    row.name = absl::StrCat(product.name, ", ", weights, ", ", rows, " rows");
-    row.work = WorkOf(product, weight_bytes, rows);
+    row.name = absl::StrCat(product.name, ", ", operands.name, ", ", rows, " rows");
+    row.note = operands.note;
+    row.work = WorkOf(product, operands, rows);
     row.bound = bench.report.ceilings().Binding(row.work);
     row.bound_seconds = bench.report.ceilings().Seconds(row.bound, row.work);
     OCTAVO_ASSIGN_OR_RETURN(row.time,
@@ -96,14 +132,35 @@ absl::Status Measure(Bench& bench, const Product& product, const std::string& we
   return absl::OkStatus();
 }
 
-absl::Status MeasureBf16(Bench& bench, cuda::Gemm& gemm, const Product& product) {
+absl::Status MeasureHalves(Bench& bench, cuda::Gemm& gemm, const Product& product, DType type) {
   const int64_t elements = product.out_features * cuda::PaddedCols(product.in_features);
   const int turns = TurnsFor(bench, 2 * elements);
-  OCTAVO_ASSIGN_OR_RETURN(const Buffer weights, RandomBFloat16(bench.backend, turns * elements));
-  return Measure(bench, product, "bf16", 2 * elements, [&](cuda::GemmArgs args, int turn) {
-    args.weight = weights.as<uint16_t>() + turn * elements;
-    return gemm.Run(args, bench.stream());
-  });
+  OCTAVO_ASSIGN_OR_RETURN(const Buffer weights, RandomOf(bench, type, turns * elements));
+  return Measure(bench, product, {std::string(Info(type).name), 2 * elements, type, ""},
+                 [&](cuda::GemmArgs args, int turn) {
+                   args.weight = weights.as<uint16_t>() + turn * elements;
+                   return gemm.Run(args, bench.stream());
+                 });
+}
+
+// With scales of rows, as a step multiplies: where the card takes none, the kernel that scales is
+// part of what is timed.
+absl::Status MeasureE4m3(Bench& bench, cuda::Fp8Product& fp8, const Product& product) {
+  const int64_t elements = product.out_features * product.in_features;
+  const int turns = TurnsFor(bench, elements);
+  const int32_t most =
+      *std::max_element(bench.sizes.product_rows.begin(), bench.sizes.product_rows.end());
+  OCTAVO_ASSIGN_OR_RETURN(const Buffer weights, RandomOf(bench, DType::kF8E4M3, turns * elements));
+  OCTAVO_ASSIGN_OR_RETURN(
+      const Buffer scales,
+      RandomFloats(bench.backend, std::max<int64_t>(most, product.out_features)));
+  return Measure(bench, product,
+                 {"fp8", elements, DType::kF8E4M3, "flops against the rate of bf16"},
+                 [&](cuda::GemmArgs args, int turn) {
+                   args.weight = weights.data() + turn * elements;
+                   args.x_scales = args.weight_scales = scales.as<float>();
+                   return fp8.Run(args, bench.stream());
+                 });
 }
 
 absl::Status MeasureQuantized(Bench& bench, cuda::QuantProduct& quantized, const Product& product,
@@ -114,7 +171,7 @@ absl::Status MeasureQuantized(Bench& bench, cuda::QuantProduct& quantized, const
                           bench.backend.Allocate(static_cast<size_t>(turns * bytes)));
   OCTAVO_RETURN_IF_ERROR(
       FillDevice(bench.backend, weights.data(), weights.bytes(), RandomUnits(format)));
-  return Measure(bench, product, absl::StrCat(format.bits, " bits"), bytes,
+  return Measure(bench, product, {absl::StrCat(format.bits, " bits"), bytes, DType::kBF16, ""},
                  [&](const cuda::GemmArgs& args, int turn) {
                    return quantized.Run(args, weights.data() + turn * bytes, format,
                                         bench.stream());
@@ -132,8 +189,19 @@ absl::Status MeasureProducts(Bench& bench) {
   OCTAVO_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Gemm> gemm, cuda::Gemm::Create());
   OCTAVO_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::QuantProduct> quantized,
                           cuda::QuantProduct::Create(*gemm, multiprocessors, bench.stream()));
+  OCTAVO_ASSIGN_OR_RETURN(const int32_t capability, Capability(device));
+  cuda::Fp8Product fp8(*gemm, capability);
+  const bool has_fp8 = capability >= cuda::Fp8Product::kLeastCapability;
+  if (!has_fp8)
+    bench.report.Skip("product", "fp8",
+                      absl::FailedPreconditionError(
+                          absl::StrCat("compute capability ", capability, " of 10; fp8 needs ",
+                                       cuda::Fp8Product::kLeastCapability)));
   for (const Product& product : ProductsOf(bench.sizes.model)) {
-    OCTAVO_RETURN_IF_ERROR(MeasureBf16(bench, *gemm, product));
+    for (const DType type : {DType::kBF16, DType::kF16})
+      OCTAVO_RETURN_IF_ERROR(MeasureHalves(bench, *gemm, product, type));
+    if (has_fp8 && cuda::FitsFp8(product.out_features, product.in_features))
+      OCTAVO_RETURN_IF_ERROR(MeasureE4m3(bench, fp8, product));
     for (const int32_t bits : {4, 8})
       OCTAVO_RETURN_IF_ERROR(MeasureQuantized(bench, *quantized, product, {bits, false}));
   }

@@ -42,26 +42,31 @@ std::string Named(const char* what, int32_t rows) {
   return absl::StrCat(what, ", ", rows, " rows");
 }
 
-// 4 bytes read and 2 written per element; the second pass over the row reads a cache.
-absl::Status Norm(Bench& bench, int32_t rows) {
+// 4 bytes read and 2 written per element, of fp8 1; the second pass over the row reads a cache.
+absl::Status Norm(Bench& bench, int32_t rows, DType type) {
   const int32_t cols = bench.sizes.model.hidden;
   const int64_t count = int64_t{rows} * cols;
-  const double bytes = 6.0 * static_cast<double>(count);
+  const bool fp8 = type == DType::kF8E4M3;
+  const double bytes = (fp8 ? 5.0 : 6.0) * static_cast<double>(count);
   const int turns = TurnsFor(bench, bytes);
   OCTAVO_ASSIGN_OR_RETURN(const Buffer x, RandomFloats(bench.backend, turns * count));
   OCTAVO_ASSIGN_OR_RETURN(const Buffer weight, RandomFloats(bench.backend, cols));
   OCTAVO_ASSIGN_OR_RETURN(const Buffer out, RandomBFloat16(bench.backend, turns * count));
+  OCTAVO_ASSIGN_OR_RETURN(const Buffer scales, RandomFloats(bench.backend, rows));
   cuda::RmsNormArgs args;
+  args.type = type;
+  args.out_scales = scales.as<float>();
   args.x_stride = args.out_stride = cols;
   args.weight = weight.as<float>();
   args.eps = 1e-5f;
   args.rows = rows;
   args.cols = cols;
-  return AddRow(bench, "norm", Named("RMSNorm", rows), bytes, turns, [&](int turn) {
-    args.x = x.as<float>() + turn * count;
-    args.out = out.as<uint16_t>() + turn * count;
-    return cuda::LaunchRmsNorm(args, bench.stream());
-  });
+  return AddRow(bench, "norm", Named(fp8 ? "RMSNorm to fp8" : "RMSNorm", rows), bytes, turns,
+                [&](int turn) {
+                  args.x = x.as<float>() + turn * count;
+                  args.out = out.as<uint16_t>() + turn * count;
+                  return cuda::LaunchRmsNorm(args, bench.stream());
+                });
 }
 
 // x and out are read, out is written.
@@ -86,25 +91,32 @@ absl::Status AddNormed(Bench& bench, int32_t rows) {
   });
 }
 
-// Gate and up are read, their product is written, all fp32.
-absl::Status Gate(Bench& bench, int32_t rows) {
+// Gate and up are read as fp32; their product is written, as fp32 or as fp8, for which a block has
+// a whole row and its second pass over that reads a cache.
+absl::Status Gate(Bench& bench, int32_t rows, bool fp8) {
   const int32_t cols = bench.sizes.model.ffn;
   const int64_t count = int64_t{rows} * cols;
-  const double bytes = 12.0 * static_cast<double>(count);
+  const double bytes = (fp8 ? 9.0 : 12.0) * static_cast<double>(count);
   const int turns = TurnsFor(bench, bytes);
+  OCTAVO_ASSIGN_OR_RETURN(const Buffer scales, RandomFloats(bench.backend, rows));
   OCTAVO_ASSIGN_OR_RETURN(const Buffer gate_up, RandomFloats(bench.backend, 2 * turns * count));
   OCTAVO_ASSIGN_OR_RETURN(const Buffer out,
                           bench.backend.Allocate(static_cast<size_t>(turns * count) * 4));
   cuda::GateArgs args;
   args.gate_up_stride = 2 * int64_t{cols};
-  args.out_stride = cols;
+  args.out_stride = args.rounded_stride = cols;
+  if (fp8) args.type = DType::kF8E4M3;
+  args.rounded_scales = scales.as<float>();
   args.rows = rows;
   args.cols = cols;
-  return AddRow(bench, "gate", Named("SiLU gate", rows), bytes, turns, [&](int turn) {
-    args.gate_up = gate_up.as<float>() + 2 * turn * count;
-    args.out = out.as<float>() + turn * count;
-    return cuda::LaunchGate(args, bench.stream());
-  });
+  return AddRow(bench, "gate", Named(fp8 ? "SiLU gate to fp8" : "SiLU gate", rows), bytes, turns,
+                [&](int turn) {
+                  args.gate_up = gate_up.as<float>() + 2 * turn * count;
+                  float* const to = out.as<float>() + turn * count;
+                  args.out = fp8 ? nullptr : to;
+                  args.rounded = fp8 ? to : nullptr;
+                  return cuda::LaunchGate(args, bench.stream());
+                });
 }
 
 // 2 bytes of the table read and 4 written per element; rows of the table at random.
@@ -229,9 +241,10 @@ absl::Status BlockCopies(Bench& bench, int32_t count) {
 
 absl::Status MeasureRowKernels(Bench& bench) {
   for (const int32_t rows : bench.sizes.rows) {
-    OCTAVO_RETURN_IF_ERROR(Norm(bench, rows));
+    for (const DType type : {DType::kBF16, DType::kF8E4M3})
+      OCTAVO_RETURN_IF_ERROR(Norm(bench, rows, type));
     OCTAVO_RETURN_IF_ERROR(AddNormed(bench, rows));
-    OCTAVO_RETURN_IF_ERROR(Gate(bench, rows));
+    for (const bool fp8 : {false, true}) OCTAVO_RETURN_IF_ERROR(Gate(bench, rows, fp8));
     OCTAVO_RETURN_IF_ERROR(Rope(bench, rows));
     OCTAVO_RETURN_IF_ERROR(Embedding(bench, rows));
   }
