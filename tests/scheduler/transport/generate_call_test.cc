@@ -105,10 +105,13 @@ std::vector<TokenId> TokensOf(const std::vector<v1::GenerateResponse>& messages)
 }
 
 TEST_F(GenerateCallTest, WhatComesDuringAWriteIsTheNextMessage) {
+  // Steps long enough that the first message is not the last.
+  workers_[0]->SetStepTime(absl::Milliseconds(50));
   TestSink sink(/*reads_at_once=*/false);
   const auto call = Start(&sink);
   EXPECT_EQ(sink.Await(1).size(), 1u);
   EXPECT_TRUE(sink.admitted());
+  workers_[0]->SetStepTime(absl::ZeroDuration());
   EXPECT_TRUE(Eventually([this] { return engine_->snapshot().live_streams == 0; }));
   engine_->Stop();  // the dispatcher has told all
   call->OnWritten(true);
@@ -133,6 +136,7 @@ TEST_F(GenerateCallTest, ASinkThatIsDoneAtOnceGetsEverything) {
 }
 
 TEST_F(GenerateCallTest, ACancelDuringAWriteEndsTheCallAfterIt) {
+  workers_[0]->SetStepTime(absl::Milliseconds(50));
   for (const bool late : {false, true}) {
     TestSink sink(/*reads_at_once=*/false);
     const absl::Time deadline = late ? absl::InfinitePast() : absl::InfiniteFuture();
