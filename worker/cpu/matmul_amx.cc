@@ -6,7 +6,7 @@
 // cycle, where VNNI does 128. Tiles hold no floats, so the sums of each block of 32 inputs go
 // through the first-level cache to be folded by 4 instructions per row and 16 outputs, 2 a cycle.
 // Measured on a Xeon: a tile with its store takes 32 cycles, the fold of 16 rows 36, and the two
-// hardly overlap; VNNI takes 112. Switching between them costs, too, so tiles of several blocks are
+// hardly overlap; VNNI takes 125. Switching between them costs, too, so tiles of several blocks are
 // stored before any is folded.
 #include <immintrin.h>
 
